@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// What a user caused for one recipient is removed by pages: one transaction for all of it would keep the recipient's other transactions
-// waiting.
+// The notifications that a user caused for one recipient are removed by pages: one transaction for all of them would keep the
+// recipient's other transactions waiting.
 func TestAnActorIsErasedByPages(t *testing.T) {
 	const count = 2*erase.Batch + erase.Batch/2
 	n := served(t, nil, causesPerPage)
@@ -47,8 +47,8 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	}
 }
 
-// A position that a user was shown can still be marked after its row was deleted, with an erased actor or a removed host category, and
-// other notifications have come. Positions in other users' lists are still refused.
+// A mark up to a shown position still works after the position's row was deleted, with an erased actor or a removed host
+// category, and other notifications have come. Positions in other users' lists are still refused.
 func TestAMarkReachesWhatIsGone(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {

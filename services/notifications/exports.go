@@ -2,12 +2,12 @@ package notifications
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: the lines keep apart
-// the actors and actions that a row of the list groups. Hidden causes are lines too, as they are data of the recipient.
+// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: so each line
+// has one actor and action, which a row of the list groups. Hidden causes are lines too, as they are data of the recipient.
 var Exports = []export.Kind{
-	// The ID falls back from the first cause of the group to its newest, and then to the cause itself: the release before inserted groups
-	// without a first, and a group whose causes were all undone has no newest. NULL is a field that the category does not have.
-	// The marks are LEFT JOINs: a recipient may never have opened the panel.
+	// The ID is the position of the group's first cause, else of its newest, else of the cause itself: an earlier release
+	// inserted groups without a first, and a group whose causes were all undone has no newest. NULL is a field that the category
+	// does not have. The marks are LEFT JOINs: a recipient may never have opened the panel.
 	export.NewKind("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool", "c.place BIGINT",
 		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, CASE WHEN c.category IN ('LIKE', 'COMMENT', 'MENTION') THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, CASE WHEN c.category = 'COMMENT' THEN c.object END, c.at, c.standing,
 			COALESCE(s.seen >= c.place, FALSE), COALESCE(g.read_to >= c.place, FALSE)
@@ -22,7 +22,7 @@ var Exports = []export.Kind{
 		LEFT JOIN refs r ON r.type = 'hostNotification' AND r.object = h.id
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
 		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`),
-	// Of what was seen, the facts keep one position for each category and nothing else.
+	// The facts keep only one seen position for each category.
 	export.NewKind("notificationMark", "category text, seenUpTo upTo", "category TEXT", `SELECT category, seen FROM notification_state WHERE recipient = $1`),
 	export.NewKind("categoryPreferences", "preferences json", "", `SELECT preferences FROM category_preferences WHERE user_number = $1`),
 }

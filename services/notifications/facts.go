@@ -10,14 +10,14 @@ import (
 	"tidings/services/sql"
 )
 
-// groupSpan is the time in which causes of one subject are gathered into one group, counted from 1970. It divides a day, so
-// that a group belongs to one day.
+// groupSpan is the half day in which causes of one subject form one group, counted from 1970. It divides a day, so each group
+// belongs to one day.
 const groupSpan = 12 * time.Hour
 
 // bucketsPerDay is how many groups one subject can have on a day. Buckets are counted from 1970, so a day is bucket / bucketsPerDay.
 const bucketsPerDay = int64(24 * time.Hour / groupSpan)
 
-// bucketOf is the half day that contains a time.
+// bucketOf is the number of the half day since 1970 that contains a time in microseconds.
 func bucketOf(us int64) int64 { return us / groupSpan.Microseconds() }
 
 // ofCause joins the rows c to the causes by their whole key.
@@ -27,7 +27,7 @@ const ofCause = `notification_causes.recipient = c.recipient AND notification_ca
 // causeRows are the rows c that ofCause joins: causes by their whole key.
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
-// standingOf are the causes of a group c that count.
+// standingOf selects the standing causes of a group c: those that count.
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
@@ -36,7 +36,7 @@ var (
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
-	// Pages by the key of the causes, which does not change while they are brought in line.
+	// The pages go by the key of the causes, which applyCauses does not change.
 	causesOfActor = sql.NewStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
 		WHERE recipient = $1 AND actor = $2 AND (category, subject, object) > (CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS BIGINT))
 		ORDER BY category, subject, object LIMIT $6`)
@@ -44,11 +44,11 @@ var (
 	// A cause that the facts no longer support stays as a row: if it returns, it has its old position and is not new.
 	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
-	// Position and half day stay as well: what was seen before the cause ended is still seen.
+	// The position and the half day stay as well: a cause that was seen before it ended is still seen.
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
 	// The newest position and time are looked up, since the newest cause may have been undone. The count is updated by a
-	// difference, since counting would cost as much as the likes that the post has ever had.
+	// difference, since counting would read every like that the post has ever had.
 	moveGroups = sql.NewStatement("move notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+standingOf+`
@@ -61,24 +61,23 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 	undo_to = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 AND excluded.undo <> g.undo
 		THEN CASE WHEN excluded.undo_to > g.read_to THEN excluded.undo_to ELSE g.read_to END ELSE g.undo_to END,
 	undo = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
-	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
+	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: a node of an earlier version inserted the row
 )
 
-// group is one line of a list: a subject in one half day.
+// group is the key of a group, one row of a list: a subject in one half day.
 type group struct {
 	counter
 	subject services.PostID
 	bucket  int64
 }
 
-// applyCauses brings the notifications that the causes name in line with the present facts, whatever happened before and
-// however often it is called. For example, a like counts while it and its post exist. A new cause gets the next position of
-// its recipient. One that returns gets its old position and group, so that what was seen stays seen. One that is hidden from
-// its recipient gets its position and does not count: until it is shown, nothing reveals it. The version of a counter rises
-// by one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in
-// their order.
+// applyCauses brings the notifications of the given causes in line with the present facts, whatever happened before and however
+// often it is called. For example, a like counts while it and its post exist. A new cause gets the next position of its
+// recipient. A returning cause keeps its old position and group, so that it stays seen. A cause that is hidden from its recipient
+// gets a position and does not count: nothing reveals it until it is shown. The version of a counter rises by one if anything
+// visible in it changed. It returns the state of every (recipient, category) of the causes, changed or not, in sorted order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
-	// Equal causes are one: the maps below go by the key, and each must move its group once.
+	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
 	causes, moments := identified(causes)
 	named := make([]counter, len(causes))
 	for i, cause := range causes {
@@ -104,10 +103,10 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 }
 
 // applyCausesOf does the work of applyCauses for a page of the stored causes of one actor and one recipient: up to limit causes
-// that follow the cause after. last is the last of them; more is true when others may follow. Causes that are stored meanwhile
-// need no visit: they were compared with the present facts. all is every category.
+// that follow the cause after. last is the last cause of the page; more is true when others may follow. Causes that are stored
+// meanwhile need no visit: they were compared with the present facts. all is every category.
 func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
-	// Lock before listing: the lock's former holder has stored causes by facts that it read earlier.
+	// Lock before listing: the lock's former holder may have stored causes from facts that it read earlier.
 	if _, _, err := lockAll(ctx, tx, recipient, all); err != nil {
 		return nil, last, false, err
 	}
@@ -134,20 +133,20 @@ type raised struct {
 	moment   services.PostID // see Cause.Moment
 }
 
-// groupChange is the change of a group: the least and the greatest position among the changing causes, and the change of the
-// number of causes that count. The least counts only for a new group, all of whose causes are among them.
+// groupChange is the change of a group. first and top are the least and the greatest position among the changing causes. first is
+// used only for a new group, all of whose causes are among them.
 type groupChange struct {
 	first, top services.PostID
-	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is that mark, if it can be
-	// undone, and undoTo is how far marks had read before it.
+	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is the number of that mark,
+	// if it can be undone; undoTo is the position up to which the category was read before it.
 	readTo, undoTo services.PostID
 	undo           uint64
-	// causes is a difference, and 0 for a group of which only hidden causes changed: its row is written for top alone.
+	// causes is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for top.
 	causes int
 }
 
-// compare withdraws the counted causes that the facts no longer support, and restores the withdrawn ones that they support
-// again.
+// compare lowers the standing causes that the facts no longer support, restores the lowered causes that they support again, and
+// stores the new ones.
 func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) error {
 	// All changes of a group are one row of moveGroups: an upsert must not meet the same row twice.
 	moved := map[group]*groupChange{}
@@ -184,7 +183,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	for c, is := range supported {
 		if _, had := known[c]; !had {
 			r := raised{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
-			if r.moment != 0 { // it may have ended and begun again meanwhile: the first time holds
+			if r.moment != 0 { // the cause may have ended and begun again meanwhile: the earlier time counts
 				r.at = min(r.at, sql.Micros(r.moment.Moment()))
 			}
 			missing = append(missing, r)
@@ -194,7 +193,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	if err := b.place(ctx, missing); err != nil {
 		return err
 	}
-	// A new cause is in the half day of its time and not of its arrival: a late job must not open a group of today.
+	// A new cause belongs to the half day of its time, not of its arrival: a late job must not open a group of the present day.
 	for _, r := range missing {
 		if r.standing {
 			move(r.Cause, bucketOf(r.at), r.place, 1)
@@ -202,7 +201,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
 		key := counter{r.Recipient, r.Category}
-		// A mark covered the time of this cause before the cause was reported.
+		// A mark already covers the time of this cause, which is reported only now.
 		if m := b.marks[key]; r.moment != 0 && r.place <= m.readTo {
 			by := moved[group{key, r.Subject, bucketOf(r.at)}]
 			by.readTo = m.readTo
@@ -233,7 +232,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
-	// Read once for all: next then hands the positions out in memory.
+	// One statement reads the taken positions for all causes; next then assigns positions in memory.
 	past, err := b.pastPlaces(ctx, missing)
 	if err != nil {
 		return err
@@ -248,7 +247,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 			}
 			continue
 		}
-		// A new cause comes after all positions of its recipient, and not before the first position of now.
+		// A new cause comes after all positions of its recipient, and not before the first position of the present time.
 		h.place, h.changed = max(h.place+1, services.FirstPosition(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 	}

@@ -8,10 +8,10 @@ import (
 	"tidings/services/sql"
 )
 
-// causeFacts are the statements that read from the facts which causes of a category exist, with the time of each. named asks
-// for causes by all of their columns (recipient, subject, actor, object), ofSubject for every cause of a subject (recipient,
-// subject). A time is microseconds, or an id that was made then. A further column is true if the cause exists but does not
-// count: its recipient blocks its actor, or may not see what the actor published.
+// causeFacts are the statements that read the causes of a category from the facts, with the time of each. named reads causes by
+// their full key (recipient, subject, actor, object), ofSubject every cause of a subject (recipient, subject). A time is in
+// microseconds, or an ID that was made then. The last column is true if the cause exists but does not count: its recipient blocks
+// its actor, or may not see what the actor published.
 type causeFacts struct {
 	named, ofSubject sql.Statement
 	byID             bool // the time is an id
@@ -36,8 +36,8 @@ func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// hiddenFromRecipient is the condition that a cause's recipient blocks the author in a column, or that the author hides what they publish
-// from the recipient: see hiddenAuthors in package people.
+// hiddenFromRecipient is 1 if a cause's recipient blocks the author in a column, or the author blocks the recipient or hides
+// their posts from them; else 0. See hiddenAuthors in package people.
 func hiddenFromRecipient(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
@@ -75,7 +75,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipient("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
-	// The subject is the post that mentions, which is the author's and not the recipient's: ownPost does not hold here.
+	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here.
 	services.CategoryMention: {
 		byID: true,
 		named: sql.NewStatement("mentions that notify", `
@@ -92,7 +92,7 @@ WITH mentioned AS MATERIALIZED (
 SELECT c.recipient, p.id, p.author, 0, p.id, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
-	// All follows of a half day are one group, so the subject is 0. The time is the ID that the edge got.
+	// All follows of a half day are one group, so the subject is 0. The time is the ID of the follow.
 	services.CategoryFollow: {
 		byID: true,
 		named: sql.NewStatement("follows that notify", `
@@ -141,7 +141,7 @@ type held struct {
 	standing bool
 }
 
-// support is a cause according to the facts: its time in microseconds, and whether it exists but does not count, because its
+// support is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
 // recipient blocks its actor or may not see what the actor published.
 type support struct {
 	at     int64
@@ -155,7 +155,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 	var hosts sql.Rows
 	for _, c := range causes {
 		if c.Category.IsHostCategory() {
-			// Those of the host application have one statement for all categories.
+			// All categories of the host application have one statement.
 			hosts = append(hosts, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		} else if c.everyActor() {
 			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
@@ -164,7 +164,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 		}
 	}
 	supported := make(map[Cause]support, len(causes))
-	// Each statement names its columns in the order of the key, then the time, then whether it is hidden.
+	// The columns of each statement are the key, then the time, then hidden.
 	read := func(category services.Category, facts causeFacts, st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
 			return nil
@@ -173,7 +173,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 			c := Cause{Category: category}
 			var is support
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
-			// An ID is more precise than its time: the order of causes in a millisecond is that of the IDs.
+			// Moment keeps the order that the IDs of one millisecond have.
 			if facts.byID {
 				is.at = sql.Micros(services.PostID(is.at).Moment())
 			}
@@ -192,8 +192,8 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 	return supported, readHostSupported(ctx, tx, hosts, supported)
 }
 
-// readKnown returns the stored rows of the causes, standing or not. For every actor of a subject it returns all, so that those
-// whose fact is gone are found too.
+// readKnown returns the stored rows of the causes, standing or not. For a cause of every actor it returns all rows of the
+// subject, also those whose fact no longer exists.
 func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {
@@ -203,7 +203,7 @@ func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held,
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		}
 	}
-	// Keyed as supported is: compare looks for each key in the other map.
+	// known has the same keys as supported: compare looks for each key in the other map.
 	known := make(map[Cause]held, len(causes))
 	// A statement with an empty list would cost a round trip and find nothing.
 	read := func(st sql.Statement, list sql.Rows) error {

@@ -9,38 +9,39 @@ import (
 	"tidings/services/sql"
 )
 
-// Every change of notifications goes through here: it locks the counters that it may change, and saves them at its end. The lock is the
-// row of the recipient's head, so all changes of one recipient run one after the other, and those of different recipients at once.
+// Every change of notifications uses this file: it locks the counters that it may change, and saves them at its end. The lock is
+// the row of the recipient's head, so changes of one recipient run one after the other, and changes of different recipients run
+// in parallel.
 
 var (
-	// An upsert locks the row whether it is there or not, in the order of the rows given.
+	// An upsert locks each row, whether it exists or not, in the order of n.
 	lockHeads = sql.NewStatement("lock notification heads", `
 INSERT INTO notification_heads AS h (recipient, head, gen, undo, undo_at)
 SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient) DO UPDATE SET head = h.head
 RETURNING recipient, head, gen, undo, undo_at`)
 
-	// The rows are locked by lockHeads, so that no other transaction writes them meanwhile.
+	// lockHeads has locked the rows, so no other transaction writes them meanwhile.
 	setHeads = sql.NewStatement("set notification heads", `
 UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
 FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
 WHERE notification_heads.recipient = c.recipient`)
 
-	// As lockHeads: a counter without a row gets one of version 0, so that every counter that is named can be raised.
+	// An upsert, as in lockHeads: a counter without a row gets one of version 0, so that every counter in the list can be raised.
 	ensureStates = sql.NewStatement("read notification states", `
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
 RETURNING recipient, category, head, seen, read_to, undo_to`)
 
-	// ver is raised by a difference, as the states were not read with their versions. raised is 0 for a change that shows nothing.
+	// ver is raised by a difference, because ensureStates does not read it. raised is 0 for a change that is not visible.
 	raiseVersions = sql.NewStatement("raise notification versions", `
 UPDATE notification_state AS s SET ver = s.ver + c.raised, head = c.head, seen = c.seen, read_to = c.read_to, undo_to = c.undo_to
 FROM {rows $1 recipient BIGINT, category TEXT, raised BIGINT, head BIGINT, seen BIGINT, read_to BIGINT, undo_to BIGINT} AS c
 WHERE s.recipient = c.recipient AND s.category = c.category`)
 )
 
-// counter names one count of notifications: a recipient's in one category. It is what is locked, counted and projected.
+// counter identifies one count of notifications: that of a recipient in one category. Counts are read and projected by counter.
 type counter struct {
 	recipient services.UserID
 	category  services.Category
@@ -53,7 +54,7 @@ func (a counter) compare(b counter) int {
 // head is the locked row of a recipient: the last position that was given, the generation of marks, and the last mark of everything.
 type head struct {
 	place services.PostID // only rises: the next cause is after it
-	gen   uint64          // rises with each "mark unread" and each undo; lists show it, and marks bring it back
+	gen   uint64          // rises with each "mark unread" and each undo; lists return it, and marks send it back
 	// undo is the number of the last mark of everything. Groups that it changed have the number. 0: there was none.
 	undo uint64
 	// undoAt is when that mark happened, in microseconds. 0: it cannot be undone, or was undone.
@@ -63,12 +64,13 @@ type head struct {
 
 // mark is the row of a counter, and whether this transaction changes it.
 type mark struct {
-	// head is the greatest position that was ever shown in the category, seen how far it was shown. Neither goes back.
+	// head is the greatest position that was ever shown in the category, seen the position up to which the user saw it. Neither
+	// goes back.
 	head, seen services.PostID
-	// readTo is how far marks have read. It also covers causes that happened before it and are reported later: see Cause.Moment. undoTo
-	// is the value that readTo had before the last mark that can be undone.
+	// readTo is the position up to which marks have read the category. It also covers causes that happened before it and are
+	// reported later: see Cause.Moment. undoTo is the value that readTo had before the last mark that can be undone.
 	readTo, undoTo services.PostID
-	changed        bool // the version rises
+	changed        bool // save raises the version
 	kept           bool // readTo or undoTo changed: the row is saved. The version stays, as a rise could reveal a hidden cause
 }
 
@@ -77,8 +79,8 @@ type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and that of the states which save returns.
 	order []counter
-	// heads has every recipient of order, and marks every counter of it. A counter that was not named is not locked and is absent.
-	// So a mark that finds rows of a category that is being removed leaves them alone.
+	// heads has every recipient of order, and marks every counter of it. A counter that was not named, such as that of a category
+	// that is being removed, is not locked and is absent: no mark raises its version.
 	heads map[services.UserID]*head
 	marks map[counter]*mark
 }
@@ -97,7 +99,8 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 		if i == 0 || b.order[i-1].recipient != key.recipient {
 			recipients = append(recipients, []any{i, key.recipient})
 		}
-		// i is the order of locking in both statements. It is that of b.order, so every transaction takes the rows alike.
+		// i is the order of locking in both statements. It is that of b.order, so every transaction locks the rows in the same
+		// order.
 		counters = append(counters, []any{i, key.recipient, key.category})
 	}
 	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
@@ -129,7 +132,7 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 	}
 	for _, key := range b.order {
 		if m := b.marks[key]; m.changed || m.kept {
-			// A change that shows nothing is written, and must not look like a newer state.
+			// A change that is not visible is written without a newer version.
 			raised := 0
 			if m.changed {
 				raised = 1

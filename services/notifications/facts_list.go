@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// filter selects notifications of a list. Each has a statement of its own, because each goes by another index.
+// filter selects notifications of a list. Each filter has its own statement, because each uses another index.
 type filter int
 
 // The filters.
@@ -29,11 +29,11 @@ type listQuery struct {
 	before     Position // only entries after it; the zero position: from the top
 	limit      int      // 0: no entry, only the generation
 	each       bool     // limit applies to each category, not to all together
-	bare       bool     // without the actors, and with a group whose last cause was undone meanwhile
+	bare       bool     // without the actors; may contain a group whose last cause was undone meanwhile
 	expiry     Expiry
 }
 
-// Page is a page of a list, in one snapshot and one generation.
+// Page is a page of a list, with the generation that was read before the page.
 type Page struct {
 	Notifications []Notification
 	More          bool
@@ -62,20 +62,20 @@ ORDER BY g.at DESC, w.rank DESC, g.subject DESC LIMIT $5`
 
 // listBy has the statement of each filter.
 var listBy = map[filter]sql.Statement{
-	// The condition of notification_groups_listed. newest is 0 in a group none of whose causes stands: it is not shown.
+	// The condition of notification_groups_listed. newest is 0 in a group without a standing cause: such a group is not shown.
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
 	// The condition of notification_groups_listed_unread, which has the same order.
 	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
-	// The unseen groups are the counted range of notification_groups_unread, and few, so they are sorted. A walk in the order
-	// of the list would pass every group that was seen and never read.
+	// The unseen groups are few and form a range of notification_groups_unread, so they are read there and sorted. The + rules
+	// out the index in list order, where the statement would pass every group that was seen and never read.
 	onlyUnseen: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
-// inGroup are the standing causes of a group c, for an alias of the table.
+// inGroup is the condition for the standing causes of a group c, without the alias of the table at its beginning.
 const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
 
-// groupOf is inGroup of an alias.
+// groupOf is inGroup with an alias of notification_causes.
 func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
@@ -88,12 +88,12 @@ WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
 	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-	// Users and not causes: one user may have written many comments. Actor 0 is nobody.
+	// Counts users and not causes: one user may have written many comments. Actor 0 is nobody.
 	countActors = sql.NewStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
-	// The generation, and the greatest position of what is unread: a mark up to the top of the list reaches that far.
+	// The generation, and the greatest position of an unread group: a mark of the whole list reaches up to that position.
 	headOf = sql.NewStatement("the generation and the last place of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
@@ -110,7 +110,7 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
 )
 
-// listed is a group as a list query returns it, before its actors are known. seen is that of its category.
+// listed is a group as a list query returns it, before its actors are known. seen is the seen position of its category.
 type listed struct {
 	group
 	first, newest, readTo, seen services.PostID
@@ -121,18 +121,18 @@ type listed struct {
 // scanListed reads a row of a list; first receives the columns before the group.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.first, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
-	l.first = cmp.Or(l.first, l.newest) // 0 in a row that the previous release inserted and that has not moved since
+	l.first = cmp.Or(l.first, l.newest) // first is 0 in a row of an earlier release that has not changed since
 	return l, err
 }
 
-// ranges are the categories of the query: for each its rank among groups of one time, the oldest bucket that counts, and the subject
-// below which it continues among the groups that have the time of before. The rank is not left to the database, whose collation
-// may order names otherwise.
+// ranges are the categories of the query as rows: each with its rank among groups of one time, the oldest bucket that counts, and
+// the subject below which the page continues among groups that have the time of q.before. The rank is computed here, because the
+// database's collation may order names otherwise.
 func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
-		// Groups of one time are listed by the category's rank, and then by the subject.
-		// 0 is below every subject: in a category of a higher rank than before's, the groups of that time were listed already.
+		// Groups of one time are listed by the category's rank, and then by the subject. 0 is below every subject: in a category
+		// that ranks higher than q.before's, the groups of that time were listed already.
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
@@ -145,9 +145,9 @@ func (q listQuery) ranges(today int64) sql.Rows {
 	return wanted
 }
 
-// readPage reads a page, ordered by the time of the events. It reads the generation first: a notification that is marked
-// unread afterwards has a later one. It reads the greatest position at the same time: a mark that reaches up to the first
-// row of the list then covers every notification that had arrived.
+// readPage reads a page, ordered by the time of the events. It reads the generation first: a notification that is marked unread
+// afterwards has a later one. The same statement reads the greatest unread position: a mark that reaches up to the first row of
+// the list then covers every notification that had arrived.
 func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err error) {
 	categories := make(sql.Rows, len(q.categories))
 	for i, category := range q.categories {
@@ -160,7 +160,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if len(q.categories) == 0 || q.limit <= 0 {
 		return page, nil
 	}
-	// The top of the list: every time is before it, and below is the greatest subject.
+	// On the first page, every time is before this value, and below is the greatest subject.
 	before := int64(math.MaxInt64)
 	if !q.before.At.IsZero() {
 		before = sql.Micros(q.before.At)
@@ -172,7 +172,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	var groups []listed
 	// The number of groups that were read of each category.
 	of := map[services.Category]int{}
-	// The statement reads one group more of each category than is returned, which only shows that more follow.
+	// The statement reads one group more of each category than is returned, only to show that more follow.
 	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.limit || len(groups) == most {
@@ -195,8 +195,8 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	} else {
 		page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
 	}
-	// The list is by time, and positions are by arrival: something older by its time may have arrived last. The first row
-	// reaches up to it.
+	// The list is ordered by time, and positions by arrival: a notification of an older time may have arrived last. A mark of the
+	// first row reaches up to that position.
 	if q.before.At.IsZero() && len(page.Notifications) > 0 {
 		for _, n := range page.Notifications {
 			if !n.Read {
@@ -210,10 +210,10 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	return page, err
 }
 
-// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent if it
-// is not in this user's list or if no cause of its group counts. Several positions of one notification lead to the same one.
+// readAt reads the present notifications that contain some positions, keyed by position. A position is absent if it is not in
+// this user's list or if no cause of its group counts. Several positions of one notification have the same value.
 func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, hosts *services.HostCategories, expiry Expiry) (map[services.PostID]Notification, error) {
-	asked := map[services.PostID][]services.PostID{} // by the first of the group
+	asked := map[services.PostID][]services.PostID{} // the positions, by the first position of their group
 	var groups []listed
 	err := db.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
@@ -225,7 +225,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
-		// By the ID of the group, which describe keeps; the groups that it omits leave their positions absent.
+		// Keyed by the ID of the group, which describe keeps. The positions of a group that describe omits stay absent.
 		asked[l.first] = append(asked[l.first], place)
 		return err
 	})
@@ -242,8 +242,8 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	return found, err
 }
 
-// bare are groups without their actors. Whether one is unseen or older is decided here as in countUnseen and in unexpired, so
-// that list and count agree.
+// bare are groups without their actors. It decides whether a group is unseen or older in the same way as countUnseen and
+// unexpired, so that list and count agree.
 func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {
@@ -266,7 +266,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 	var all, counted sql.Rows
 	list := bare(db, groups, expiry)
 	for i, g := range groups {
-		// In these an actor may have many causes, so the count of causes is not that of actors.
+		// In these categories an actor may have many causes, so the count of causes is not the count of actors.
 		many := 0
 		if g.category == services.CategoryComment || g.category.IsHostCategory() {
 			many = 1
@@ -293,7 +293,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 		}
 		return nil
 	})
-	// bare has put the count of causes there, which is that of actors in the other categories.
+	// bare has set Actors to the count of causes, which is the count of actors in the other categories only.
 	if err == nil && len(counted) > 0 {
 		err = db.Each(ctx, countActors, []any{user, counted}, func(scan func(...any) error) error {
 			var i, actors int
@@ -305,7 +305,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 	if err == nil {
 		err = addContents(ctx, db, list, newest)
 	}
-	// A group that lost its last cause, or its content, between the two statements.
+	// Leave out each group that lost its last cause, or its content, between the statements.
 	kept := list[:0]
 	for i, n := range list {
 		if stands[i] && (n.Host != nil || !n.Category.IsHostCategory()) {

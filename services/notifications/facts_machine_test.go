@@ -16,12 +16,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// device shows a list as it was at some moment: its marks arrive after later changes.
+// device shows a list of an earlier moment: its marks arrive after later changes.
 type device struct {
 	gen    uint64
 	places []services.PostID // of the lines
 	stood  []services.PostID // of every cause in the lines that counted
-	reach  services.PostID   // up to which a mark of the whole list goes
+	reach  services.PostID   // position up to which a mark of the whole list reaches
 }
 
 // The host application's categories of the machine: a grouped one, and one whose notifications are single.
@@ -32,7 +32,7 @@ const (
 
 var panelCategories = append(slices.Clone(services.Categories), hostOrders, hostCalls)
 
-// panel is the machine: the store, the model beside it, and the reports in flight.
+// panel is the state machine: the store, its model, and the causes and marks in flight.
 type panel struct {
 	*bundle
 	m       *panelModel
@@ -186,7 +186,7 @@ func (p *panel) look(d *device) {
 	d.stood = p.m.standing()
 }
 
-// report marks what a device showed when it last loaded the list.
+// report makes a mark of the list that a device loaded last.
 func (p *panel) report() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
@@ -329,7 +329,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 22), 30, 60).Draw(t, "steps") {
-				step = step * 7 % 23 // small numbers are drawn most: map them to every kind
+				step = step * 7 % 23 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:

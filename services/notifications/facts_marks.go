@@ -17,10 +17,10 @@ const undoWithin = 30 * time.Second
 // readMark selects the notifications that were read. Either IDs or Shown (or both) are set, or Categories with UpTo; the other
 // fields belong to both forms.
 type readMark struct {
-	IDs        []services.PostID   // these notifications, whole
-	Shown      []services.PostID   // these notifications, each up to the position that it was shown with; if both are empty:
-	Categories []services.Category // these, up to UpTo
-	UpTo       services.PostID     // 0 is everything
+	IDs        []services.PostID   // of notifications, each read as a whole
+	Shown      []services.PostID   // positions: each notification is read up to the given position
+	Categories []services.Category // if IDs and Shown are empty: these categories, up to UpTo
+	UpTo       services.PostID     // 0: everything
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
 	// stays unread. services.AnyGen is the current one.
 	Gen uint64
@@ -34,39 +34,40 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 // groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// readText marks read the groups that meet a condition, which is that of an index. undo names the mark, 0 for one that cannot be
-// undone, and undo_to keeps what was read before it. unread_gen leaves out what was marked unread after the reader saw the list.
+// readText marks as read the groups that meet a condition, that of an index. undo is the number of the mark, 0 for a mark that
+// cannot be undone; undo_to keeps the previous read_to. unread_gen leaves out groups that were marked unread after the reader saw
+// the list.
 const readText = `
 UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
 RETURNING category`
 
 var (
-	// n.place finds a cause, and its group has the rest.
+	// n.place finds a cause. The other columns are those of its group.
 	groupsAt = sql.NewStatement("notifications by place", `
 SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
-	// undo_to rises too, so that an undo leaves read what was read individually since.
+	// undo_to rises too, so that an undo does not make unread what was read individually since.
 	markGroupsRead = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
 RETURNING notification_groups.category`)
 
-	// A mark of everything takes two statements. This one reads the groups that are shown as unread; their versions rise.
+	// A mark of everything takes two statements. This one marks the groups that are shown as unread; their versions rise.
 	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
-	// readUndone reads the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again later
-	// counts as read.
+	// readUndone marks the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again
+	// later counts as read.
 	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
-	// read_to 0: all of it is unread, whatever was read of it before.
+	// read_to 0: the whole group is unread, including causes that were read before.
 	markGroupUnread = sql.NewStatement("mark a notification unread", `
 UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
 FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 
-	// Only the groups that the mark $2 moved and nothing has moved since.
+	// Only the groups that mark $2 changed, and that no later mark of everything or "mark unread" changed.
 	undoRead = sql.NewStatement("undo that all was read", `
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
@@ -101,9 +102,9 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 	return changed, err
 }
 
-// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest, since
-// such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Any position up to the newest
-// deleted one may have been in the list, so those are accepted as they are.
+// checkPlace returns the position up to which a mark reaches; for upTo 0 that is head.end. INVALID for a position beyond the
+// newest, since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Any position up
+// to the newest deleted one may have been in the list, so those are accepted without a check.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
@@ -127,7 +128,7 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	return upTo, err
 }
 
-// newestOf reads the positions that were shown. It does not read the positions of heads, which may belong to hidden causes.
+// newestOf reads shown positions from the states. The positions of heads are not used, because they may belong to hidden causes.
 var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
 	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
@@ -160,9 +161,9 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	return found, err
 }
 
-// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a category rises
+// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only rise, and the version of a category rises
 // by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list. No group
-// is touched: what is seen is one position of the category.
+// is written: each category has one seen position.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
 	if len(categories) == 0 { // CategoryHost alone, and no host category is defined
 		return nil, nil
@@ -191,7 +192,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 	if err != nil {
 		return nil, err
 	}
-	// A mark of categories, which is not undone.
+	// A mark of categories: it cannot be undone.
 	if len(read.IDs)+len(read.Shown) == 0 {
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
@@ -228,7 +229,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, id := range read.IDs {
 		p, found := places[id]
-		// An ID is that of the first cause: another position of the group is no ID. Without a mark the category is being removed.
+		// An ID is the first position of its group; the others are no IDs. Without a mark the category is being removed.
 		if !found || p.first != id || b.marks[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
@@ -254,14 +255,14 @@ func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
-// readAll marks all of some categories read. undo is the number of a mark that can be undone, 0 for another. It returns how many
-// groups changed.
+// readAll marks all of some categories read. undo is the number of a mark that can be undone, else 0. It returns how many groups
+// changed.
 func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
 	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {
 		return 0, err
 	}
-	// The engine's lists take texts.
+	// Lists in SQL arguments are strings.
 	categories := make([]string, len(read.Categories))
 	for i, category := range read.Categories {
 		categories[i] = string(category)
@@ -289,8 +290,8 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	return changed, err
 }
 
-// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone; zero if nothing was
-// unread, now or within the undo time of the previous mark. The groups that it changed have its number, by which an undo finds them.
+// markAllRead marks everything up to a position read, in every category. It returns the time until which that can be undone; zero
+// if nothing was unread and no earlier mark can be undone. The changed groups have the mark's number, for an undo.
 func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
@@ -301,12 +302,12 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	// A mark that changed nothing leaves the mark before it to be undone: two taps on the button are one.
+	// A mark that changed nothing leaves the undo of the mark before it: two taps on the button count as one.
 	if changed > 0 || h.covers(tx) {
 		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.HappenedAt()), true
 	}
 	var until time.Time
-	// A mark that changed nothing answers how long the one before can be undone.
+	// A mark that changed nothing returns the time until which the mark before it can be undone.
 	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(undoWithin)) {
 		until = sql.FromMicros(h.undoAt).Add(undoWithin)
 	}
@@ -324,14 +325,14 @@ func (h *head) covers(tx *sql.Tx) bool {
 	return h.undoAt == 0 || ago < 0 || ago > undoWithin
 }
 
-// undoAllRead makes unread again what the last "mark all read" marked, within 30 s. What was read individually
-// since stays read. CONFLICT if it is too late, or when there is nothing to undo.
+// undoAllRead makes unread again the notifications that the last "mark all read" marked, within 30 s. Those that were read
+// individually since stay read. CONFLICT if it is too late, or when there is nothing to undo.
 func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
 		return nil, err
 	}
-	// Zero after an undo, and after a mark by category: see markRead.
+	// undoAt is zero after an undo, and after a mark by category: see markRead.
 	if h.undoAt == 0 {
 		return nil, services.Errorf(services.Conflict, "there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
 			int(undoWithin.Seconds()))
@@ -344,9 +345,9 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if ago > undoWithin {
 		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
-	// A new generation: a mark by a list that was read before the undo does not reach what is unread now.
+	// A new generation: a mark of a list that was read before the undo does not mark the notifications that are unread now.
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
-	// Causes of that time that are reported later are unread again too.
+	// Causes of the mark's time that are reported later are unread too.
 	for _, m := range b.marks {
 		m.readTo, m.kept = m.undoTo, true
 	}
@@ -371,7 +372,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	if !found || p.first != id || p.newest == 0 || b.marks[p.counter] == nil {
 		return nil, notYours("id", id)
 	}
-	// As with an undo: an older list does not mark it read by accident.
+	// A new generation, as with an undo: a mark of an older list must not mark it read.
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
 	if _, err := b.change(ctx, user, markGroupUnread, user, list, int64(h.gen)); err != nil {

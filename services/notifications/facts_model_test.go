@@ -25,7 +25,7 @@ type telling struct {
 	content   HostContent
 }
 
-// cluster is what a list shows as one line.
+// cluster is the model of a group, which a list shows as one line.
 type cluster struct {
 	category services.Category
 	subject  services.PostID
@@ -156,7 +156,7 @@ func (m *panelModel) raise(changed map[services.Category]bool) {
 	}
 }
 
-// first is the least position that a cluster ever had, which names it.
+// first is the least position that a cluster ever had. It is the cluster's ID.
 func (m *panelModel) first(of cluster) services.PostID {
 	first := services.PostID(math.MaxInt64)
 	for c, k := range m.known {
@@ -298,7 +298,7 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	return list
 }
 
-// reached sets Reach in the first entry of a whole list: how far a mark of that list reaches.
+// reached sets Reach in the first entry of a whole list: the position up to which a mark of that list reaches.
 func (m *panelModel) reached(list []Notification) []Notification {
 	if len(list) == 0 {
 		return list

@@ -8,9 +8,10 @@ import (
 	"tidings/services/sql"
 )
 
-// A cause that happened at a past time gets a position of that time, and not the next one: a mark that reached beyond it then
-// covers it, and a mark before it does not, whenever the causes and the marks are applied. Each event of a millisecond has a
-// range of positions, by its sequence, so that marks and causes of one millisecond keep the order in which they were reported.
+// positionsPerEvent is the size of a range of positions. A cause of a past time gets a position of that time, and not the next
+// one: a mark up to a later time covers it, and a mark up to an earlier time does not, whenever causes and marks are applied.
+// Each event of a millisecond has a range, by its sequence, so that marks and causes of one millisecond keep the order in which
+// they were reported.
 const positionsPerEvent = 1024
 
 // lastSequence is the sequence of the 1,000th event of a millisecond and of all later ones: see services.PostID.Sequence.
@@ -42,9 +43,9 @@ type span struct {
 	first, last services.PostID
 }
 
-// spansOf are the range of an event's moment, and that of the last events of its millisecond. The first one may be full: causes
-// of no past time take positions one after the other, whatever their ranges, and more than a thousand may have come in a
-// millisecond. Then the second one is used.
+// spansOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when the first
+// range is full. It may be full because causes without a past time take consecutive positions, whatever the ranges, and more than
+// a thousand may have come in a millisecond.
 func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) {
 	for i, sequence := range []int64{moment.Sequence(), lastSequence} {
 		first, last := rangeOf(moment, recipient, sequence)
@@ -104,8 +105,8 @@ func (p places) next(recipient services.UserID, moment services.PostID) (place s
 	return place
 }
 
-// identified are the causes without their moments, sorted, each once; and the moments of those that have one, the earliest of
-// each. A moment is no part of a cause's key: reported with and without it, it is the same cause.
+// identified returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause that
+// has one. A moment is no part of a cause's key: a cause is the same with and without it.
 func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	causes = slices.Clone(causes)
 	var moments map[Cause]services.PostID
@@ -126,10 +127,10 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	return slices.Compact(causes), moments
 }
 
-// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had
-// been applied when they happened: one that begins again gets the time and the position of its first beginning. A cause without
-// a post of its own happened at its moment. A comment is none of them: the job of a publication names it even if it only
-// ever was a mention. Without this the result would depend on whether the job ran between the beginning and the end.
+// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been
+// applied when they happened: a cause that begins again gets the time and the position of its first beginning. Otherwise the
+// result would depend on whether the job ran between the beginning and the end. A cause without a post of its own happened at its
+// moment. Comments are left out: the job of a publication names a comment even if the post only ever counted as a mention.
 func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []raised) {
 	for c, moment := range moments {
 		_, holds := supported[c]
@@ -138,7 +139,7 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 			continue
 		}
 		switch c.Category {
-		// A reminder has no end: its show has started.
+		// Reminders are left out: they do not end, because their show has started.
 		case services.CategoryLike, services.CategoryFollow, services.CategoryMention:
 			at := sql.Micros(moment.Moment())
 			if post := c.post(); post != 0 {
@@ -150,7 +151,8 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 	return causes
 }
 
-// end is the position up to which a mark of everything reaches: the newest, or the last one of a past mark's time.
+// end is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
+// that time.
 func (h *head) end(tx *sql.Tx, user services.UserID) services.PostID {
 	if tx.Dated() == 0 {
 		return h.place

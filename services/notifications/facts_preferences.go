@@ -13,7 +13,7 @@ import (
 const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
-	// It makes the row, so that it can be locked: FOR UPDATE locks no row that does not exist, and one of two first preferences at once
+	// Makes the row, so that it can be locked: FOR UPDATE cannot lock a missing row, and one of two concurrent first preferences
 	// would be lost. Version 0 means that the user has set no preference.
 	ensurePreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
@@ -30,7 +30,7 @@ var (
 // stored is a preference as the column preferences has it. A field that is left out has the default, so that a new default
 // reaches everybody who chose nothing.
 type stored struct {
-	Mode  string     `json:"mode,omitempty"` // of modeNames; without it, the category's definition
+	Mode  string     `json:"mode,omitempty"` // one of modeNames; without it, the mode of the category's definition
 	Push  *bool      `json:"push,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
 }
@@ -44,7 +44,7 @@ type preferences struct {
 	of      map[services.Category]Preference
 }
 
-// modes are those that the user chose, as the document has them.
+// modes returns the modes that the user chose, in the form that the document has.
 func (p preferences) modes() services.CategoryModes {
 	modes := services.CategoryModes{Version: p.version}
 	for category, preference := range p.of {
@@ -109,9 +109,9 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 	return found, nil
 }
 
-// changePreference changes a user's preference of one category, whose definition has the usual mode. Changes of one user run
-// one after the other, and each raises the version by one. If the preference is as before, nothing is written and changed is
-// false. The whole column is written, also the preferences of categories that this node does not know.
+// changePreference changes a user's preference of one category; usual is the mode of the category's definition. Changes of one
+// user run one after the other, and each raises the version by one. If the preference does not change, nothing is written and
+// changed is false. The whole column is written, also the preferences of categories that this node does not know.
 func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, category services.Category, usual services.CategoryMode, change func(*Preference)) (changed bool, err error) {
 	if _, err := tx.Run(ctx, ensurePreferences, user, "{}"); err != nil {
 		return false, err

@@ -24,15 +24,15 @@ type State struct {
 	Days       [8]int
 }
 
-// shown is the part of a state that a document shows. The state of a category that is not defined is not shown. Nor is that of
-// a host category in which nothing was ever shown: its fields are absent, which means the same. Documents have a field for each
-// host category only where it is needed, since there may be many.
+// shown returns the part of a state that a document shows, and whether the state is shown. The state of a category that is not
+// defined is not shown. A host category in which nothing was ever shown is not shown either: absent fields mean the same.
+// Documents have fields only for the host categories that they need, since there may be many.
 func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
 	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
 	if !s.Category.IsHostCategory() {
-		return counts, slices.Contains(services.Categories, s.Category) // any other belongs to a newer node
+		return counts, slices.Contains(services.Categories, s.Category) // a newer node wrote any other name
 	}
-	// The ID names the fields, so that a category that is defined anew never reads the counts of the one before.
+	// The fields are named by the ID, so that a category that is removed and defined again never reads the old counts.
 	host, defined := hosts.Find(s.Category)
 	counts.Host = host.ID
 	return counts, defined && s.Head != 0
@@ -60,14 +60,14 @@ SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recip
 ORDER BY recipient, category, bucket`
 
 var (
-	// By recipient and category: the counters that a transaction has locked.
+	// The counters that a transaction has locked, by recipient and category.
 	statesByCounter = sql.NewStatement("notification states", `
 WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
-	// All counters of users, of removed categories too: shown leaves those out.
+	// All counters of users, including those of removed categories: shown leaves those out.
 	statesByUser = sql.NewUserStatement("notification states of a user", "notification states of users", `
 WITH counters AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE {user recipient}
@@ -117,8 +117,8 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 	return states, err
 }
 
-// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Days further back than the
-// array are one number, as no category that expires keeps them longer.
+// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days before the
+// array are one number, because no category with an expiry counts them.
 func (s *State) add(day int64, groups int) {
 	if ago := max(s.Day-day, 0); ago < int64(len(s.Days)) {
 		s.Days[ago] += groups

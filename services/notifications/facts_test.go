@@ -275,7 +275,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 	})
 }
 
-// A recount reads only unseen groups: its plan scans no table.
+// A recount reads only unseen groups, from the index notification_groups_unread.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	b := &bundle{peopletest.NewBundle(t, sqltest.SQLite(t))}
 	plan := b.Plan("notification states of a user")
@@ -284,7 +284,7 @@ func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	}
 }
 
-// versions are those of the categories of user 1.
+// versions formats the versions of the categories of user 1.
 func (b *bundle) versions() string {
 	b.T.Helper()
 	states := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
@@ -296,7 +296,7 @@ func (b *bundle) versions() string {
 	return text
 }
 
-// Neither a mark nor its error reveals a mention by an author who hides from the user.
+// Neither a mark nor its error reveals a mention by an author who hides their posts from the user.
 func TestMarksRevealNoHiddenCause(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()

@@ -20,16 +20,16 @@ SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 
 FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
 LEFT JOIN notification_categories c ON c.removed_at = 0 ORDER BY c.id`)
 
-	// Also of one that is being removed: its name is taken until its notifications are gone.
+	// Also reads a category that is being removed: its name is taken until its notifications are gone.
 	definitionOf = sql.NewStatement("a category of the host", `SELECT id, expiry, grouped, mode, removed_at FROM notification_categories WHERE name = $1`)
 
 	countDefinitions = sql.NewStatement("count the categories of the host", `SELECT count(*) FROM notification_categories WHERE removed_at = 0`)
 
-	// The ID never returns: a document's field of a removed category must not be read as one of the next.
+	// An ID is never used again: a document's field of a removed category must not be read as a field of a later one.
 	insertDefinition = sql.NewStatement("define a category", `
 INSERT INTO notification_categories (name, id, expiry, grouped, mode, created_at, updated_at, removed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, 0)`)
 
-	// The ID and the name stay: fields and rows go by them.
+	// The ID and the name stay: document fields are named by the ID, and rows have the name.
 	updateDefinition = sql.NewStatement("redefine a category", `
 UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated_at = $5 WHERE name = $1`)
 
@@ -47,8 +47,8 @@ type Definition struct {
 	CreatedAt, UpdatedAt time.Time
 }
 
-// checkDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed. Names of
-// Tidings' own categories are in capitals, so the two never meet.
+// checkDefinition checks a definition. INVALID for a name or an expiry that is not allowed. Names of Tidings' own categories are
+// in capitals, so the two kinds of names never collide.
 func checkDefinition(category services.HostCategory) error {
 	if err := services.CheckHostCategory("name", category.Name); err != nil {
 		return err
@@ -59,7 +59,7 @@ func checkDefinition(category services.HostCategory) error {
 	return nil
 }
 
-// definitions reads the definitions as of one version. The version is that of the log, by which nodes compare what they have.
+// definitions reads all definitions at one version: that of the changelog, by which nodes compare their definitions.
 func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
@@ -72,10 +72,11 @@ func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, e
 	})
 }
 
-// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond the most there can
-// be, and while a category of that name is being removed. The caller appends the log's entry, if anything changed.
+// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond
+// services.MaxHostCategories, and while a category of that name is being removed. If anything changed, the caller appends an
+// entry to the changelog.
 func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (made, changed bool, err error) {
-	if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil { // of two definitions at once the second sees the first
+	if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil { // the second of two concurrent definitions waits, and sees the first
 		return false, false, err
 	}
 	had := services.HostCategory{Name: category.Name}
@@ -97,7 +98,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	if _, err := tx.One(ctx, countDefinitions, nil, &defined); err != nil {
 		return false, false, err
 	}
-	// Each category costs every document a field and every badge a count.
+	// Each category costs documents a field and every user's badges a count.
 	if defined >= services.MaxHostCategories {
 		return false, false, services.Errorf(services.Conflict, "name: %s would be category %d, up to %d are allowed",
 			services.Quote(string(category.Name)), defined+1, services.MaxHostCategories)
@@ -140,7 +141,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		return nil, err
 	}
 	return s.redefine("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-		// A definition at the same time waits, and then finds the category as it is being removed.
+		// A concurrent definition waits, and then finds that the category is being removed.
 		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
 			return nil, err
 		}
@@ -164,7 +165,8 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}), nil
 }
 
-// redefine is a command that changes definitions. This node sees the change before it answers; others by the log.
+// redefine makes a command that changes definitions. This node sees the change before it answers; others learn it from the
+// changelog.
 func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }

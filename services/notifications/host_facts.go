@@ -25,7 +25,7 @@ type HostContent struct {
 // migration has it: a new category of Tidings' own is not added.
 const ofHostCauses = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
 
-// ofHost is ofHostCauses of an alias of the table.
+// ofHost is ofHostCauses with an alias of the table.
 func ofHost(alias string) string {
 	return strings.NewReplacer("object", alias+".object", "category", alias+".category").Replace(ofHostCauses)
 }
@@ -39,7 +39,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
 	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
 
-	// A transaction that removes the category or withdraws the notification waits for this one, and then sees the rows that it wrote.
+	// A transaction that removes the category or withdraws the notification waits for the holder of this lock, and then sees its
+	// rows.
 	lockForNotify = sql.NewStatement("lock what notifies", `
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)

@@ -23,7 +23,8 @@ const hostChunkSize = 250
 
 // hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.
 //
-// It has no texts: they are stored once. The job reads that row when it runs, so it sees a withdrawal.
+// It has no texts: they are stored once, in the row of the notification. The job reads that row when it runs, so it sees a
+// withdrawal.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
@@ -67,7 +68,8 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	}
 	var states []State
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		// The function may run again, and the first run's states would be projected if the notification is withdrawn by then.
+		// Write may run the function again: the first run's states must not be projected if the notification is withdrawn by
+		// then.
 		states = nil
 		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
 		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds them.
@@ -114,7 +116,7 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 		if err != nil {
 			return err
 		}
-		// After a crash the job begins again from the first recipient, and finds the causes lowered that were done.
+		// After a crash the job begins again from the first recipient. The causes that it has lowered stay lowered.
 		after, more = causes[len(causes)-1].Recipient, len(causes) == hostChunkSize
 	}
 	return nil
@@ -149,8 +151,9 @@ WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) O
 // purgePage is how many users one transaction takes a category from. Each of them may have many rows, and their other notifications wait.
 const purgePage = 50
 
-// purge deletes the notifications of a removed category, and then frees its name. Nobody reads its fields in documents since the removal.
-// It marks the users all the same, so that the change stream also reports those who are not active. A repetition continues.
+// purge deletes the notifications of a removed category, and then frees its name. Since the removal, nobody reads the category's
+// fields in documents. purge marks the users all the same, so that the change stream also reports users who are not active. A
+// repeated job continues where the last one ended.
 func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	category := services.Category(job.Key)
 	var id int
@@ -185,8 +188,9 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// purgeUsers deletes a category's rows and fields of some users. It marks them before, because a job that is repeated after a crash does
-// not find them any more, and after, because the writer of the change stream may have learned of the removal only since.
+// purgeUsers deletes a category's rows and fields of some users. It marks them before, because a job that is repeated after a
+// crash no longer finds them, and also after, because the writer of the change stream may have learned of the removal only
+// meanwhile.
 func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
@@ -205,8 +209,8 @@ func (s *Service) purgeUsers(ctx context.Context, category services.Category, id
 	return s.projector.Mark(ctx, users)
 }
 
-// purgeRows deletes a category's rows of some users, under their locks: a notification that is applied at the same time comes
-// before or finds no category.
+// purgeRows deletes a category's rows of some users, under their locks: a notification that is applied concurrently is written
+// before the deletion, or finds no category.
 func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
 	named := make([]counter, len(users))
 	for i, user := range users {
@@ -224,7 +228,8 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	return nil
 }
 
-// purgeTold deletes some host notifications of a category, with their labels. It runs after the causes are deleted, which refer to them.
+// purgeTold deletes some host notifications of a category, with their labels. It runs after the deletion of the causes that refer
+// to them.
 func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
 	err = tx.Each(ctx, toldIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {

@@ -26,9 +26,9 @@ type Memory struct {
 	mu sync.Mutex
 }
 
-// newMemory makes an empty cache that follows the log. It calls install with the definitions before it shows them. Without a
-// log nothing is followed: for tests of one node. The kind is shared: a change of it concerns the badges of everybody, so the
-// hub renders all that are watched.
+// newMemory makes an empty cache that follows the changelog. It calls install with the definitions before it shows them. Without
+// a changelog, as in tests of one node, the cache follows nothing. The kind is shared: its changes concern everybody's badges, so
+// the hub renders all badges that are watched.
 func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *Memory {
 	m := &Memory{db: db, log: log, install: install}
 	if log != nil {
@@ -46,7 +46,7 @@ func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 	}
 }
 
-// Now are the definitions as this node knows them; nil before the first.
+// Now returns the definitions that this node knows; nil before the first.
 func (m *Memory) Now() *services.HostCategories {
 	if m == nil {
 		return nil

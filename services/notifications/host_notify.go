@@ -33,7 +33,7 @@ type HostNotification struct {
 	GroupKey string // in a grouped category those of one key in one half day are one row; "" for none
 }
 
-// CheckRecipients reports whether a notification can have so many recipients. Callers check it before they create the users.
+// CheckRecipients checks the number of recipients of a notification. Callers check it before they create the users.
 func CheckRecipients(recipients int) error {
 	if recipients < 1 || recipients > maxRecipients {
 		return services.Errorf(services.Invalid, "to: 1 to %d are allowed, got %d", maxRecipients, recipients)
@@ -41,7 +41,7 @@ func CheckRecipients(recipients int) error {
 	return nil
 }
 
-// check is INVALID for a notification that can never be sent. Whether the category is defined is checked in the transaction.
+// check returns INVALID for a notification that can never be sent. Whether the category is defined is checked in the transaction.
 func (n HostNotification) check() error {
 	if err := CheckRecipients(len(n.To)); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxPostID)))
 }
 
-// Notify is the command of the host application that notifies users in one of its categories. Its ID is the command's. The
-// recipients' rows are written by jobs, a chunk each: ten thousand of them in one transaction would hold up every other
+// Notify is the command of the host application that notifies users in one of its categories. Its result is the notification's
+// ID. Jobs write the recipients' rows, one chunk each: ten thousand of them in one transaction would hold up every other
 // notification of these users. NOT_FOUND if the category is not defined.
 func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	if err := told.check(); err != nil {
@@ -85,7 +85,7 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 		Name: "notify",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			var grouped bool
-			// The category stays defined until this is committed, and grouped as it is.
+			// Until the commit, the category stays defined and its value of grouped does not change.
 			defined, err := tx.One(ctx, lockDefinition, []any{string(told.Category)}, &grouped)
 			if err == nil && !defined {
 				err = services.Errorf(services.NotFound, "category: there is no category %s: define it first", services.Quote(string(told.Category)))

@@ -17,7 +17,7 @@ import (
 
 const (
 	hotPosts = 100
-	hotBatch = 500 // what ingest commits at once
+	hotBatch = 500 // the number of commands that ingest commits at once
 )
 
 // likeCommands are likes of one user's posts by users who have not liked them before.

@@ -38,7 +38,7 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 	return users, false, err
 }
 
-// CountsJob projects a user's notification counts, and how they want them counted, into their document.
+// CountsJob projects a user's notification counts, and their modes of categories, into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
 // Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs: so
@@ -68,8 +68,8 @@ func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 	return made, nil
 }
 
-// ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from
-// them. It is enqueued by whatever changes those.
+// ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from them.
+// Every change of those enqueues it.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
 }
@@ -87,7 +87,7 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 }
 
 // causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that were
-// committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
+// committed together. Large batches make a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
 // manyCauses is the most causes that a short write applies. A write that applies more is marked as long: see sql.Bulk.
@@ -118,8 +118,8 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 	return outcomes
 }
 
-// causesOf reads the payload of a job: one cause in each line. A category that this node does not know fails the job, which a
-// newer node may do at the next try.
+// causesOf reads the payload of a job: one cause in each line. A category that this node does not know fails the job; a newer
+// node may do the job at the next try.
 func causesOf(job jobs.Job) (causes []Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
 		var cause Cause
@@ -147,7 +147,7 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 	}
 	err := try(places)
 	for _, i := range places {
-		// An engine that does not answer is no job's fault, and would not answer for one job either.
+		// When the database does not answer, no job is to blame, and a single job would fail too.
 		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(places) > 1 {
 			outcomes[i] = try([]int{i})
 		}
@@ -157,9 +157,9 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 	}
 }
 
-// notify applies causes. One transaction writes the facts into the recipients' rows, ends the claimed jobs, and leaves a job
-// for each recipient that projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the
-// counts at once, and an error of that is no error: the job is there.
+// notify applies causes. One transaction writes the facts into the recipients' rows, ends the claimed jobs, and leaves a job for
+// each recipient that projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the counts at
+// once, and ignores a failure of that, because the jobs repeat it.
 func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause) error {
 	if len(claimed) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
 			return err
 		}
-		// In the same transaction: a job that lost its lease fails here, and nothing of it is written twice.
+		// In the same transaction: if a job lost its lease, this fails and nothing is written twice.
 		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
@@ -201,11 +201,11 @@ func projectLater(states []State, now time.Time) []jobs.NewJob {
 	return jobs
 }
 
-// causesPerPage is how many causes of one actor one transaction handles. Its recipient's other transactions wait for it.
+// causesPerPage is how many causes of one actor one transaction handles, while the recipient's other transactions wait.
 const causesPerPage = 1000
 
 // RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the counts. A
-// repetition finds the rows done and projects the counts all the same. A block of somebody who liked everything takes many pages.
+// repetition changes no rows and still projects the counts. If the actor liked everything, it takes many pages.
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {
 		var last Cause

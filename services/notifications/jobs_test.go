@@ -15,7 +15,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps together cause every kind of job of notifications.
+// steps together cause every kind of job of notifications, except those of host notifications.
 func steps() []fanouttest.Step {
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		w.Follow(users[0], users[1:]...)
@@ -100,7 +100,7 @@ func (n node) claim() []jobs.Job {
 	return queued
 }
 
-// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
+// Every kind of job in steps brings the views in line with the facts, and repeating all of them changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		newNodeWith(w, fewCauses)
@@ -173,7 +173,7 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	n.Agree(users[0])
 }
 
-// Two workers hold the same notifications, because the lease of the first has expired: only one has an effect.
+// Two workers hold the same jobs, because the lease of the first has expired: only one of them has an effect.
 func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	users := n.Users(2)

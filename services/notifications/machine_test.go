@@ -49,7 +49,7 @@ func (p *reader) prefer() {
 		p.t.Fatalf("from %v (%v) to %v: changed is %v", before, chosen, mode, cmd.Changed())
 	}
 	p.modes[category] = mode
-	// A repetition changes nothing: after a death it is still the job that writes the mode.
+	// A repetition of the change does nothing: after a death only the job writes the mode.
 	if document := p.Document(p.me); cmd.Changed() && !dies && document.Ready && document.Modes.Of[category] != mode {
 		p.t.Fatalf("%s counts as %v at once, want %v", category, document.Modes.Of[category], mode)
 	}
@@ -69,7 +69,7 @@ func (p *reader) badges(facts bool) *services.Badges {
 	return badges
 }
 
-// explained are how many items explain the count of each category, and how many a digest of all time has of it.
+// explained are the number of items that explain the count of each category, and the number that a digest of all time has of it.
 func (p *reader) explained(badges *services.Badges) (items, arrived map[string]int) {
 	of := NewSource(p.Store, nil)
 	list, err := of.Explain(p.TB.Context(), source.Explained{User: p.me, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
@@ -301,8 +301,8 @@ func (p *reader) agree() {
 	}
 }
 
-// TestNumberIsTheListWhateverIsLost mixes events, marks, late and repeated jobs, days, and losses of Redis: after all jobs the
-// count is the list's, and both are those of the facts.
+// TestNumberIsTheListWhateverIsLost mixes events, marks, late and repeated jobs, days, and losses of Redis. After all jobs the
+// count is the length of the list, and both agree with the facts.
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	histories.Fewer(t, 2)

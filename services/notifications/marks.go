@@ -42,8 +42,8 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). See
-// MarkRead for what goes together.
+// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). MarkRead
+// checks the combination.
 type Reading struct {
 	IDs        []services.PostID // of notifications: each one's causes until now
 	Shown      []services.PostID // positions of notifications: each one's causes up to there
@@ -96,8 +96,8 @@ func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Com
 	})
 }
 
-// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone: see UndoneUntil. The
-// time until then is the command's ID, so that a repetition under one idempotency key answers the same.
+// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone until UndoneUntil.
+// That time is stored as the command's ID, so that a repetition under one idempotency key gets the same answer.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(token)
 	if err != nil {
@@ -108,12 +108,12 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 		if until.IsZero() {
 			return states, nil, err
 		}
-		// Stored with the command, which is all that a repetition has of the first answer.
+		// Stored with the command: a repetition knows nothing else of the first answer.
 		return states, []string{strconv.FormatInt(until.UnixMicro(), 10)}, err
 	}), nil
 }
 
-// UndoneUntil is the time until which a MarkAllRead can be undone; the zero time if it changed nothing.
+// UndoneUntil is the time until which a MarkAllRead can be undone; the zero time if there is nothing to undo.
 func UndoneUntil(cmd *jobs.Command) time.Time {
 	if len(cmd.IDs()) == 0 {
 		return time.Time{}

@@ -1,17 +1,17 @@
-// Package notifications notifies users of what others did to them and to their posts, and of shows that they wait for.
+// Package notifications notifies users of other users' actions on them and on their posts, and of shows that they wait for.
 //
-// A fact and the job that notifies its recipient are one transaction, which never touches the recipient's row, so that a post
-// that everybody likes delays nobody. The count of a category is absolute and versioned: a repeated or late job does not change
-// it. An undone cause stops counting. The list and the count come from one predicate: the count has exactly the notifications
-// that the list shows as unseen and not older.
+// A fact and the job that notifies its recipient are written in one transaction. This transaction never touches the recipient's
+// row, so the many likers of a popular post do not wait for each other. The count of a category is absolute and versioned: a
+// repeated or late job does not change it. An undone cause stops counting. The list and the count use one predicate: the count
+// has exactly the notifications that the list shows as unseen and not older.
 //
-// The path of a cause: a feature enqueues Job in the transaction of its fact. notifyEach takes many such jobs; applyCauses locks
-// their recipients, reads what the facts support and what is stored, and brings the rows in line: causes, groups, and the states
-// with their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same
-// lock. A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
+// The path of a cause: a feature enqueues Job in the transaction of its fact. notifyEach takes many such jobs. applyCauses locks
+// their recipients, reads the supporting facts and the stored causes, and updates the rows: causes, groups, and the states with
+// their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same lock.
+// A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
 //
-// A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
-// badges of its user come from SQL.
+// When a mark is answered, it is committed in SQL. If Redis fails after that, the mark's job projects the counts later, and until
+// then the user's badges come from SQL.
 package notifications
 
 import (
@@ -27,17 +27,17 @@ import (
 	"tidings/services/sql"
 )
 
-// Config is what notifications need.
+// Config has the dependencies and settings of the service.
 type Config struct {
 	DB         *sql.DB
-	Redis      *rdb.Projections     // is told which categories documents have
+	Redis      *rdb.Projections     // gets the host categories, by which it knows the fields of documents
 	Jobs       *jobs.Engine         // New registers its kinds of jobs
 	Projector  *projector.Projector // New registers its versioned fields
-	Changes    *changelog.Follower  // the node cache follows it; nil: it changes by this node's own commands alone
+	Changes    *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
 	IDs        *services.IDClock
 	Log        *slog.Logger
 	Expiry     Expiry                  // of each of services.Categories; nil means the default
-	Categories []services.HostCategory // of the configuration: Begin defines them
+	Categories []services.HostCategory // from the configuration: Begin defines them
 }
 
 // Service is the service of the list of notifications and its marks. It is safe for concurrent use. All of its state is in SQL,
@@ -52,11 +52,12 @@ type Service struct {
 	log       *slog.Logger
 	expiry    Expiry
 
-	// mu is held for a whole try to define what is configured. configured are those that are not defined yet: nil once all are.
+	// mu is held during a whole attempt to define the configured categories. configured has those not defined yet; nil once all
+	// are.
 	mu         sync.Mutex
 	configured []services.HostCategory
 
-	// causesOfAPage is causesPerPage, which tests lower to need several pages.
+	// causesOfAPage is causesPerPage. Tests lower it to get several pages.
 	causesOfAPage int
 }
 
@@ -72,18 +73,18 @@ func New(cfg Config) *Service {
 		install = cfg.Redis.SetCategories
 	}
 	s.Memory = newMemory(cfg.DB, cfg.Changes, install)
-	// A configured category may have to wait for the removal of one of its name.
+	// A configured category may have to wait for the removal of another category of the same name.
 	if cfg.Changes != nil {
 		cfg.Changes.RegisterTurn(changelog.Turn{Name: "configured categories", When: changelog.BeforeLog, Run: s.defineConfigured})
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	// Rebuilds and the audit read the fields by these; see registers and audit.
+	// Rebuilds use the first function of each pair, and the audit uses the second.
 	cfg.Projector.AddRegisters("notifications", s.registers, s.audit)
 	cfg.Projector.AddRegisters("modes of categories", s.modesRegisters, s.auditModes)
 	return s
 }
 
-// registers are a user's counts according to the facts, as fields of the document. A state that must not be shown has none.
+// registers are a user's counts according to the facts, as fields of the document. A state that State.shown hides has no fields.
 func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
@@ -98,8 +99,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, err
 }
 
-// audit computes what registers does without State.shown, so that the audit finds errors in shown's choice of fields. Both use
-// statesOfUser: an error there is not found.
+// audit computes the same fields as registers, but without State.shown, so that the audit finds errors in shown's choice of
+// fields. Both use statesOfUser, so the audit does not find errors there.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	return registers, err
 }
 
-// project projects counts into their recipients' documents. It returns an error if one could not be written; the caller has left
-// a job for that.
+// project projects counts into their recipients' documents. It returns an error if a document could not be written; the caller
+// has enqueued a job that repeats the projection.
 func (s *Service) project(ctx context.Context, states []State) error {
 	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
 	if err != nil {
@@ -134,9 +135,9 @@ func (s *Service) project(ctx context.Context, states []State) error {
 	return s.projector.Put(ctx, fields.All)
 }
 
-// Query asks for a page of a user's list. The two filters exclude each other: what is unseen is unread.
+// Query asks for a page of a user's list. If both filters are set, UnseenOnly applies: every unseen notification is unread.
 type Query struct {
-	Categories []services.Category // nil: all; CategoryHost is every one of the host application
+	Categories []services.Category // nil: all; CategoryHost means all of the host application
 	UnreadOnly bool
 	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
 	Before     Position // only entries after it; the zero position: from the first
@@ -167,8 +168,9 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	})
 }
 
-// At reads a user's notifications by positions in them, whatever has joined them since. A position in another list, or in a
-// notification without a remaining cause, is absent. An ID is such a position: the first one.
+// At reads the notifications of a user that contain some positions, keyed by position, with the causes that joined since. A
+// position in another user's list, or in a notification without a remaining cause, is absent. An ID is the position of the first
+// cause.
 func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
 	if len(places) == 0 {
 		return nil, nil

@@ -28,7 +28,7 @@ type node struct {
 // newNode makes the notifications of a world's node and of those made later. Agree compares their counts.
 func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
 
-// newNodeWith is newNode with that many causes of one actor in a transaction.
+// newNodeWith is newNode with the given number of causes of one actor in a transaction.
 func newNodeWith(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
@@ -115,7 +115,7 @@ func (n node) states(user services.UserID) []State {
 	return states
 }
 
-// unseen is how many groups of likes a user has not seen, in the facts and in the document alike.
+// unseen is the number of groups that a user has not seen. It checks that the facts and the document agree.
 func (n node) unseen(user services.UserID) (count int) {
 	n.TB.Helper()
 	n.Agree(user)
@@ -150,7 +150,7 @@ func TestLikesOfOnePostAreOneGroup(t *testing.T) {
 	})
 }
 
-// A like is undone by an unlike, however often both are repeated, and counts once.
+// A like counts once and is undone by an unlike, however often both are repeated.
 func TestRepeatedLikesAndUnlikes(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -190,7 +190,7 @@ func TestALikeUndoneBeforeItsJobLeavesNothing(t *testing.T) {
 	})
 }
 
-// What was seen stays seen when the same like comes back.
+// A seen like stays seen when it is undone and comes back.
 func TestALikeThatComesBackIsNotNew(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -283,7 +283,7 @@ func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 	})
 }
 
-// Many like one post at once: each like is there, and the author has one group.
+// When many users like one post at once, each like is stored, and the author has one group.
 func TestManyLikeAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(21)

@@ -20,7 +20,7 @@ func subjects(list []Notification) (posts []services.PostID) {
 	return posts
 }
 
-// listed is the whole list of a user, by pages of a size.
+// listed is the whole list of a user, read by pages of the given size.
 func (n node) listed(user services.UserID, size int) (list []Notification) {
 	n.TB.Helper()
 	var before Position
@@ -69,7 +69,7 @@ func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
 	})
 }
 
-// A late joiner of a group does not move it up, and is listed at their position.
+// A like whose job comes late does not move its group up, and its user is listed by the like's time.
 func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(4)
@@ -90,8 +90,8 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 	})
 }
 
-// A cause that arrives after a list was read is not covered by a mark of that list, even if it sorts below the first entry.
-// A mark of a list that shows it covers it.
+// A cause that arrives after a list was read is not covered by a mark of that list, even if it sorts below the first entry. A
+// mark of a later list, which shows the cause, covers it.
 func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {

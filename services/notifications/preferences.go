@@ -14,9 +14,9 @@ import (
 
 // Preference is how a user wants one category to count and to alert. The zero value is the default: the category's definition.
 //
-// A preference decides how the badges are rendered. The counts of the facts stay as they are, so that a change is one small versioned
-// field, and a change back brings back everything that is still unseen. It belongs to the name of a category: a category of the host
-// application that is removed and defined again is as the user left it.
+// A preference decides how the badges are rendered. The counts of the facts do not change, so a change is one small versioned
+// field, and a change back brings back everything that is still unseen. A preference belongs to the name of a category: a
+// category of the host application that is removed and defined again still has the user's preference.
 type Preference struct {
 	Mode   services.CategoryMode // if Chosen
 	Chosen bool
@@ -70,14 +70,14 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 	list := make([]CategoryPreference, len(all))
 	for i, category := range all {
 		list[i] = CategoryPreference{category, found.of[category]}
-		// The mode that holds, so that a client need not know the definitions.
+		// The effective mode, so that a client need not know the definitions.
 		list[i].Mode = list[i].in(s.Memory.usual(category))
 	}
 	return list, nil
 }
 
-// SetPreference is the command that changes a user's preference of a category, on every device at once. INVALID for a name that is
-// not one of a category. If the preference is as requested, nothing changes. The job repeats the projection, should AfterCommit fail.
+// SetPreference is the command that changes a user's preference of a category, on all devices at once. INVALID for a name that is
+// not a category's. If the preference is as requested, nothing changes. If AfterCommit fails, the job repeats the projection.
 func (s *Service) SetPreference(user services.UserID, category services.Category, change PreferenceChange) (*jobs.Command, error) {
 	if !slices.Contains(s.Memory.all(), category) {
 		return nil, services.Errorf(services.Invalid, "category: %s is not a category of notifications: expected one of %v, or one of the host application",
@@ -119,8 +119,8 @@ func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]r
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
 }
 
-// auditModes computes what modesRegisters does with its own parser of the column, so that the audit finds errors in the other.
-// It must not share code with readPreferences.
+// auditModes computes the same as modesRegisters, with its own parser of the column, so that the audit finds errors in the other
+// parser. It must not share code with readPreferences.
 func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string

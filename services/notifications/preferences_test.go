@@ -26,7 +26,8 @@ func (n node) likesOf(user services.UserID) services.Count {
 	return badges.Notifications.Like
 }
 
-// A preference changes the number at once and back, in the same document, and is kept when Redis loses it.
+// A preference changes the number at once, a second one changes it back in the same document, and a loss of Redis keeps the
+// preference.
 func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)

@@ -123,7 +123,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 		if value > 0 {
 			v.ChangesAt(services.DayStart(today + 1))
 		}
-		// The facts still count it; a user who turns it on again sees what is unseen.
+		// The facts still count the category: a user who turns it on again sees the unseen items.
 		if count.Mode == services.CategoryOff {
 			value, aged = 0, 0
 		}
@@ -163,8 +163,8 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 	return list, nil
 }
 
-// Digest counts the notifications of each category that arrived since a moment, seen or not. Categories that the user turned off
-// bring nothing. Of each category it counts up to MostExplained.
+// Digest counts the notifications of each category that arrived since a moment, seen or not: up to MostExplained of each
+// category, and none of a category that the user turned off.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	preferences, err := preferencesOf(ctx, s.db, user)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"tidings/services"
 )
 
-// Notification is one entry of a user's list: what some users did with one subject within one half day. It is what a reader
-// is shown; its rows are a group and its causes.
+// Notification is one entry of a user's list: the actions of some users on one subject within one half day. It is stored as a
+// group and its causes.
 type Notification struct {
-	First    services.PostID // position of the first cause that it ever had. It is the ID: it stays when causes join or leave
-	Place    services.PostID // position of the cause that arrived last: a mark of what is shown reaches up to here
-	Reach    services.PostID // on the first of a list: how far a mark of the whole list reaches, if that is beyond Place; else 0
+	First    services.PostID // position of the first cause that it ever had. This is the ID: it stays when causes join or leave
+	Place    services.PostID // position of the cause that arrived last: a mark of the shown notification reaches up to here
+	Reach    services.PostID // only on the first of a list: position up to which a mark of the whole list reaches, if beyond Place; else 0
 	Category services.Category
-	Subject  services.PostID   // the post, or for REMINDER the show, that it is about; 0: the user
+	Subject  services.PostID   // the post that it is about; REMINDER: the show; FOLLOW: 0; host categories: see HostNotification.subjectOf
 	At       time.Time         // when the newest of its causes happened
 	Actors   int               // number of users
-	Sample   []services.UserID // the newest of them, at most maxSample
-	Seen     bool              // it does not count: the panel was opened since, or the notification was read
+	Sample   []services.UserID // the newest of these users, at most maxSample
+	Seen     bool              // the panel was opened since, or the notification was read: it does not count
 	Read     bool
 	Older    bool // it was never seen and no longer counts, because of its age
 
-	Host *HostContent // of a category of the host application, else nil
+	Host *HostContent // the content, in a category of the host application; else nil
 }
 
 // GlobalID is the notification's global id.
@@ -33,7 +33,7 @@ func (n Notification) GlobalID() string {
 	return services.GlobalID(services.NotificationType, n.First.String())
 }
 
-// UpTo formats how far the notification is shown. A mark up to it leaves out what arrives later.
+// UpTo formats the position up to which the notification is shown. A mark up to this position leaves out later causes.
 func (n Notification) UpTo() string {
 	text := services.UpToText(n.Place)
 	if n.Reach > n.Place {
@@ -45,30 +45,30 @@ func (n Notification) UpTo() string {
 // Position is the notification's position in its list.
 func (n Notification) Position() Position { return Position{n.At, n.Category, n.Subject} }
 
-// Position is the position of a notification in its list, the newest first: by the time of its newest cause, then by its
-// subject. It depends on the facts alone, and not on the order in which they arrived, so that two nodes list the same. The zero
-// position is before the first.
+// Position is the position of a notification in its list, the newest first: by the time of its newest cause, then by category and
+// subject. It depends on the facts alone, and not on the order in which they arrived, so all nodes list in the same order. The
+// zero position is before the first.
 type Position struct {
 	At       time.Time
 	Category services.Category
 	Subject  services.PostID
 }
 
-// maxSample is how many of its users a notification names. sampleActors reads as many.
+// maxSample is the most users that a notification names. The first OFFSET of sampleActors depends on it.
 const maxSample = 8
 
-// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. Whether it counts
-// is for the facts to say. Actor 0 is every actor of that subject; in the host application's categories it is nobody. The
-// fields but Moment are the key of its row.
+// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. The facts decide
+// whether it counts. Actor 0 means every actor of that subject; in the host application's categories it means nobody. All fields
+// except Moment form the key of its row.
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
-	Subject   services.PostID // see HostNotification for those of the host application; LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
+	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show; host categories: see HostNotification.subjectOf
 	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
-	// Moment is when the cause happened, as an ID of that time, if it was reported later. 0: it gets its position when it is applied.
-	// Moment is not part of the cause's key.
+	// Moment is an ID of the time at which the cause happened, if it was reported later. 0: the cause gets its position when it
+	// is applied. Moment is not part of the cause's key.
 	Moment services.PostID `json:",omitempty"`
 }
 
@@ -78,10 +78,10 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// everyActor reports whether the cause stands for those of all actors: a post that is deleted takes all its likes along in one job.
+// everyActor reports whether the cause stands for those of all actors: one job of a deleted post withdraws all likes of the post.
 func (c Cause) everyActor() bool { return c.Actor == 0 && !c.Category.IsHostCategory() }
 
-// post is the post that is the cause, 0 if there is none. Its id is more precise than the cause's time.
+// post is the post or host notification that is the cause, 0 if there is none. Its ID is more precise than the cause's time.
 func (c Cause) post() services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
@@ -101,15 +101,15 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 	case !listed:
 		return today - services.MaxExpiryDays
 	case days == services.Never:
-		return math.MinInt32 // the least day that does not overflow when counted in half days
+		return math.MinInt32 // before every day, even when counted in half days
 	default:
 		return today - int64(days)
 	}
 }
 
-// with adds the expiry of the host application's categories, which its own list does not have.
+// with returns e with the expiries of the host application's categories added.
 func (e Expiry) with(hosts *services.HostCategories) Expiry {
-	// The common case shares the map, which nobody writes.
+	// Without host categories, the common case, the map is shared: nobody writes it.
 	if len(hosts.All()) == 0 {
 		return e
 	}
@@ -122,11 +122,11 @@ func (e Expiry) with(hosts *services.HostCategories) Expiry {
 }
 
 // unexpired splits the unseen groups of a category into those that count today and the older ones. counts may be of an earlier
-// day: its days are counted from that day back.
+// day: its Days go back from that day.
 func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
 	oldest := e.oldestDay(counts.Category, today)
 	value, older = 0, counts.Older
-	// Never: groups older than the days that are counted apart count too.
+	// With Never, the groups that are older than all of Days count too.
 	if oldest == math.MinInt32 {
 		value, older = counts.Older, 0
 	}
@@ -140,8 +140,9 @@ func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, o
 	return value, older
 }
 
-// checkCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. CategoryHost is
-// replaced by all of the host application. An empty list is INVALID: a client that filtered everything away does not mean all.
+// checkCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all.
+// CategoryHost is replaced by all categories of the host application. An empty list is INVALID: a client whose filter left no
+// category does not mean all.
 func (s *Service) checkCategories(field string, categories []services.Category) ([]services.Category, error) {
 	switch {
 	case categories == nil:
@@ -156,7 +157,7 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		case category == services.CategoryHost:
 			checked = append(checked, hostNames(hosts.All())...)
 			continue
-		// Also a category that another node defined just now and that the log has not brought to this node yet.
+		// Also for a category that another node has just defined, until the changelog brings it to this node.
 		case category.IsHostCategory() && !defined:
 			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
 		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):
@@ -164,6 +165,6 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		}
 		checked = append(checked, category)
 	}
-	// Sorted, for the lock and the ranges of a list; CategoryHost beside a name of it gives duplicates.
+	// Sorted for the locks and the ranges of a list. CategoryHost together with one of its names gives duplicates.
 	return slices.Compact(slices.Sorted(slices.Values(checked))), nil
 }
