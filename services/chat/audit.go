@@ -11,8 +11,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// fact is a user's own state in a conversation according to the facts. Where messages expire from the count, it
-// also has the unread messages that had not expired as of the day of the state that is shown.
+// fact is a user's own state in a conversation according to the facts. If messages expire from the count, it also has the unread
+// messages that had not expired on the day of the shown state.
 type fact struct {
 	services.Membership
 	waiting waiting
@@ -28,7 +28,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 			return nil, nil, err
 		}
 		for i := range page {
-			// The setting of muted mentions is applied to the facts as it was to the document.
+			// The setting MuteMentions is applied to the facts, as it is to documents.
 			page[i] = s.counted(page[i])
 		}
 		counts, err := s.waitingAsOf(ctx, page, states)
@@ -78,8 +78,8 @@ func (s *Service) sameState(state services.Membership, fact fact) bool {
 	shown := state
 	shown.Head = fact.Head // it lags where it is not projected: in muted conversations and those counted on read
 	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
-	// Everything but the position must be equal. Of a state that counts nothing the position is compared too, because age leaves
-	// it alone.
+	// Everything but the position must be equal. The state of a member who left or is inside counts nothing, so that its position
+	// is not compared at all.
 	if countedPart(state) != countedPart(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > s.today() {
 		return state.AgedOn <= s.today() && countedPart(state) == countedPart(fact.Membership)
 	}

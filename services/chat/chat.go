@@ -1,21 +1,23 @@
-// Package chat is conversations: their members, their messages, and each member's read position.
+// Package chat implements conversations: their members, their messages, and each member's read position.
 //
-// It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a message is
-// written, or compared with the conversation's last sequence when somebody reads; that positions go back only by "mark unread",
-// which opens a new generation, so that late marks have no effect; and that only members see anything. A message and the job that
-// projects it are one transaction. When Redis does not answer, messages are still accepted and the numbers follow.
+// The number of unread messages is exact in both ways of counting: on write, where each message is projected to each member, and
+// on read, where positions are compared with the conversation's last sequence. A position goes back only by "mark unread", which
+// opens a new generation, so that late marks have no effect. Only members see anything. A message and the job that projects it
+// are one transaction. When Redis does not answer, messages are still accepted and the counts follow.
 //
-// A member's row (services.Membership) holds how far they have read, Base, and a correction K for own and recalled messages above
-// it: unread = Head - Base + K. In SQL a message raises only the head of its conversation, whatever the number of its members.
+// A member's row (services.Membership) holds Base, the position up to which they have read, and K, a correction for own and
+// recalled messages above it: unread = Head - Base + K. In SQL a message raises only the head of its conversation, whatever the
+// number of its members.
 //
-// One message, counted on write: Send raises the head and inserts the row (insertMessage), moves the author's own position, and
-// leaves the job chat.carry; projectHead reads head and rows of all active members in one snapshot per page and puts them into
-// their documents, where the newer version wins and the sums move by the difference. At most ten passes a second run over one
-// conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on read: documents hold the
-// positions, and each node reads the heads of those that its users follow, once a turn (Sequences). way decides, pass switches.
+// The path of a message that is counted on write: Send raises the head and inserts the row (insertMessage), moves the author's
+// own position, and leaves the job chat.carry. projectHead reads the head and the rows of all active members, one snapshot per
+// page, and puts them into their documents, where the newer version wins and the sums move by the difference. At most ten passes
+// a second run over one conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on
+// read: documents hold the positions, and once a turn each node reads the heads of the conversations that its users follow
+// (Sequences). way decides, pass switches.
 //
-// Being inside and being a member are two things. Entering a conversation opens it on a device: what arrives is seen and counts
-// nothing until the device leaves again, or its lease ends. Joining and quitting decide who is a member at all.
+// Being inside is not the same as being a member. A device that enters a conversation opens it: messages that arrive are seen and
+// do not count until the device leaves, or its lease ends. Users become members by joining, and end it by quitting.
 //
 // Locks are taken in this order: the row of the conversation, rows of members, messages. The lock of a user's restrictions comes before
 // a DIRECT conversation, which a block closes, and after a GROUP or ROOM, which no block touches.
@@ -49,11 +51,11 @@ type Config struct {
 
 	MuteMentions bool // mentions in a conversation that the user has muted do not count either
 
-	// MaxWriteMembers and MaxWriteLoad bound what conversations cost on write: one state takes some 5 us of Redis' one thread, so
+	// MaxWriteMembers and MaxWriteLoad bound the cost of counting on write: one state takes some 5 us of Redis' one thread, so
 	// 300 messages a second to 500 members would fill it.
 	MaxGroup        int           // members of a GROUP; 500
 	MaxWriteMembers int           // above it a conversation is counted on read; 500
-	MaxWriteLoad    int           // and so is one with at least this many members x messages a minute; 20,000
+	MaxWriteLoad    int           // likewise with at least this product of members and messages a minute; 20,000
 	Lease           time.Duration // how long a device is inside without renewing; 60 s
 }
 
@@ -69,7 +71,7 @@ type Service struct {
 }
 
 const (
-	// Characters, except where another unit is said.
+	// In characters, unless another unit is named.
 	maxTitle    = 255
 	maxNamed    = 500 // members named in one call
 	maxMentions = 50
@@ -134,7 +136,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 			if err != nil {
 				return nil, err
 			}
-			// The pair has its conversation. Both are members, or a block has closed it and both come back as new members.
+			// The DIRECT conversation exists. Both are members, or a block has closed it and both come back as new members.
 			if !created {
 				opened, err := insertMembers(ctx, tx, c, members)
 				if err == nil && len(opened) == 0 {
@@ -152,25 +154,25 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal lists the users, among some, whom a user may not involve in an operation.
+// refusal returns those of the others that the user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
-// apart is the refusal of users who have a block with a user.
+// apart refuses users if there is a block between them and the user.
 func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	return people.Apart(ctx, tx, user, others)
 }
 
-// adding is the refusal of users whom a user may not add to a GROUP or ROOM; id is 0 for a conversation that is to be created.
+// adding refuses users that the user may not add to a GROUP or ROOM; id is 0 for a conversation that does not exist yet.
 func adding(id services.ConversationID) refusal {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return refuseAdder(ctx, tx, user, id, others)
 	}
 }
 
-// checkInvolves returns an error if a user may not involve one of the others: NOT_FOUND, as for an unknown user. A block and a policy give
-// the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends: HoldRestrictions
-// takes a lock that a new block by the user or of the user needs too. The error names the least ID, so that it is the same in
-// each try.
+// checkInvolves returns an error if a user may not involve one of the others: NOT_FOUND, as for an unknown user. A block and a
+// policy give the same error, so that neither is disclosed. Blocks between the user and others cannot change until the
+// transaction ends: HoldRestrictions takes a lock that a new block by the user or of the user needs too. The error names the
+// least ID, so that it is the same in each try.
 func checkInvolves(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
@@ -192,7 +194,7 @@ func distinct(users []services.UserID) []services.UserID {
 // where its size and traffic require it.
 func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
-	// Nodes read the head by themselves. Only the rows that changed are projected: the author's, the mentioned, new members.
+	// Nodes read the head by themselves. Only the changed rows are projected: those of the author, the mentioned and new members.
 	if c.Way == OnRead {
 		for _, user := range users {
 			queued = append(queued, memberJob(c.ID, user))
@@ -210,12 +212,14 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// way is how a conversation should be counted. It returns to counting on write only well below the threshold, so that it does not
-// alternate. The return is one step: messages are projected at once, and a member who still has the other flag counts by that flag.
+// way is how a conversation should be counted. Counting on write returns only well below the threshold, so that the way does not
+// alternate. The return is one step: messages are projected at once, and a member whose flag is still the old one counts by that
+// flag.
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
-	// By ToRead: only when every member's document has the flag may writing stop, or a member without it would miss messages.
+	// Through ToRead: writing may stop only when every member's document has the flag, or a member without it would miss
+	// messages.
 	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
 		return ToRead
 	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
@@ -241,7 +245,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 			return nil, err
 		}
 		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
-		// Also the members whom it mentions: in a conversation that is counted on read nothing else projects their rows.
+		// Also the mentioned members: in a conversation that is counted on read, nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
 	return s.moving(cmd, &head), nil
@@ -251,8 +255,8 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
-	// Each kind of command gets a key of its own. Under a common key the AfterCommit of a mark that is committed with it could serve
-	// both, and it wakes nobody. Among commands of one kind, the last has the newest head.
+	// Each kind of command has its own key. Under a common key, the AfterCommit of a mark that is committed together could serve
+	// both commands, and would wake no watcher. Among commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // it is 0 if the result was stored under the idempotency key before
@@ -296,7 +300,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		if !recalled {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The head stays, the revision tells watchers that a message shows something else now.
+		// The head stays. The revision tells watchers to read again.
 		head = Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
 		if c.Way == OnRead { // the states of many members changed, and only a pass projects them

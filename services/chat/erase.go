@@ -15,7 +15,7 @@ var (
 	conversationToErase = sql.NewStatement("conversations of an erased user", `SELECT conversation FROM conversation_members
 		WHERE user_number = $1 AND conversation > $2 ORDER BY conversation LIMIT 1`)
 
-	// Those that are blanked have no author any more, so the next step finds the next ones.
+	// Blanked messages have no author any more, so the next step finds the next ones.
 	messagesToErase = sql.NewStatement("messages to erase", `SELECT number, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
 

@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The messages of a user who is erased leave everybody's counts together: whatever their number, one statement changes the members,
-// of whom a ROOM has many.
+// The messages of a user who is erased leave everybody's counts together: whatever their number, one statement changes the
+// members, since a ROOM has many.
 func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 	const texts = 60
 	for engine, url := range map[string]string{"sqlite": sqltest.SQLite(t), "postgres": sqltest.Postgres(t)} {

@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers each conversation's last sequence from before one day. It stays right once a later message has been sent, because
-// times rise with sequences. If no later message exists, one from before that day may still be reported.
+// agedMessages remembers each conversation's last sequence from before one day. An entry is final once a later message has been
+// sent, because times rise with sequences. Until then a message from before that day may still be reported.
 type agedMessages struct {
 	mu     sync.Mutex
 	before time.Time

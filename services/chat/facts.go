@@ -24,15 +24,15 @@ var (
 
 	insertConversation = sql.NewStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
-		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // no conflict under the counter's lock, except within a batch
+		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // the counter's lock excludes conflicts, except with a guessed ID in a batch: see package sql
 
-	// pair is null except for a DIRECT conversation, and unique. An erased user's DIRECT conversation has none any more.
+	// pair is unique. It is null unless the conversation is DIRECT, and becomes null when one of its users is erased.
 	conversationByPair = sql.NewStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
 
 	lockConversation = sql.NewStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
 
-	// The row of a member who left keeps its version and generation, so that a reader of the old row takes the new one for
-	// newer.
+	// When a former member comes back, the row's version and generation rise further, so that the new row is newer than any copy
+	// of the old one.
 	addMembers = sql.NewStatement("add members", `
 INSERT INTO conversation_members AS m (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at)
 SELECT DISTINCT CAST($2 AS BIGINT), user_number, CAST($3 AS BIGINT), 0, 1, 0, 0, FALSE, FALSE, CAST($4 AS BIGINT), 0
@@ -69,8 +69,8 @@ type Wanted struct {
 	Members []services.UserID
 }
 
-// insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT
-// conversation: created is false when it exists, and it may be closed.
+// insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT conversation:
+// created is false if it exists already, perhaps closed by a block.
 func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.ConversationID, created bool, err error) {
 	// The counter's lock also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
@@ -102,7 +102,7 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
 // closeDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating it
-// again reopens it. The rows of both stay, with what they have read.
+// again reopens it. The rows of both stay, with their positions.
 func closeDirect(ctx context.Context, tx *sql.Tx, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
@@ -176,8 +176,8 @@ func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	return left, err
 }
 
-// changeWay changes how a conversation counts unread messages. It returns false when the conversation was changed since it was
-// read: then another pass ends that change.
+// changeWay changes how a conversation counts unread messages. It returns false if the way has changed since c was read: then the
+// pass of that later change ends it.
 func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
@@ -195,8 +195,8 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if err != nil {
 		return m, err
 	}
-	// After waiting for the lock the first statement has the new row but an old head. A second statement reads both as they are
-	// now.
+	// After a wait for the lock, the first statement has the new row but an old head. The second statement reads the present
+	// values of both.
 	err = tx.Each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
 		m, err = scanMembership(scan)
 		return err

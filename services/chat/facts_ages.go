@@ -20,7 +20,7 @@ var (
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
-	// It counts the messages one by one, without base and k: the audit checks by it what age has computed by positions.
+	// Counts the messages above a position one by one, without k: by it the audit checks the counts that age has computed.
 	countWaiting = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),
@@ -95,7 +95,7 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, befo
 }
 
 // readAs sets states to what they would be if their users had read up to some numbers, by one statement. No number may be below
-// its state's position. Only the copies change: nothing is written, because expiry is a matter of the day and not a fact.
+// its state's position. Only the copies change: nothing is written, because expiry depends on the day and is not a fact.
 func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbers []int64) error {
 	if len(states) == 0 {
 		return nil

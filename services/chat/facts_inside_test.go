@@ -173,7 +173,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 	})
 }
 
-// A user marks messages unread after their lease has expired, which nothing has processed yet: the messages stay unread.
+// A user marks messages unread after their lease has expired and before the expiry is processed: the messages stay unread.
 func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

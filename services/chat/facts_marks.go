@@ -98,7 +98,8 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	return true, putState(ctx, tx, before, m)
 }
 
-// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past reads what was there then.
+// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past covers only messages of
+// its past.
 func newestThen(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
 	if tx.Dated() == 0 {
 		return m.Head, nil
@@ -146,8 +147,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
-		// The user knows these messages, so they must not alert. The last one may never have been reported: it was the user's own, or
-		// was read at once.
+		// The user knows these messages, so they must not alert. The change stream may not have reported the last one: if it was
+		// the user's own, or was read at once.
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return err
 		}
@@ -174,15 +175,15 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 }
 
 // enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread. The lease of an event of the past may have ended: it stays until the messages that were sent
-// before its end were reported too, and endLeases reads them.
+// lease no message counts as unread. A lease of a past event may have ended already. It is kept until the messages that were sent
+// before its end are reported too, and then endLeases marks them read.
 func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return err
 	}
 	before := m
-	// Entering also reads the messages sent since an earlier lease ended.
+	// Entering also marks the messages read that were sent since an earlier lease ended.
 	if err := readThen(ctx, tx, &m); err != nil {
 		return err
 	}
@@ -199,8 +200,8 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 }
 
 // leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
-// there was none, and everything was read. A lease that has expired does not keep the user inside, even if its job has not run
-// yet. An event of the past ends no lease that was taken later: none that ends after until.
+// there was no lease, and everything was read already. A lease that has expired does not keep the user inside, even if its job
+// has not run yet. An event of the past ends no lease that was taken later: none that ends after until.
 func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// membershipsPage selects a page of the memberships of a user after a conversation, without those that the user left before $2, at most
-// $3.
+// membershipsPage selects a page of at most $3 memberships of a user after a conversation, without those that the user left
+// before $2.
 func membershipsPage(user, past string) string {
 	return `
 		FROM conversation_members m CROSS JOIN conversations cv
@@ -31,7 +31,7 @@ var (
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
 	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
-	// included, for their documents must learn it.
+	// included, because their documents must learn of it.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3
@@ -45,7 +45,7 @@ var (
 
 	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+membershipsPage("$1", "$4"))
 
-	// One row for each page, with its states as a text, as in membersOf: so each page has its own limit, and is read as
+	// One row for each page, with its states as a text: so the LIMIT applies to each page, and each page is read as
 	// membershipsOfUser reads one.
 	membershipsOfUsers = sql.NewStatement("memberships of users", `SELECT c.i, (
 		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipText+` AS state`+membershipsPage("c.user_number", "c.past")+`) AS page)
@@ -63,7 +63,7 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE {in cv.id $2 BIGINT} AND m.conversation = cv.id AND m.user_number = $1 AND m.left_at = 0`)
 
-	// One row for each page, with its members as a text: a list of pages has one size, and each page its own limit.
+	// One row for each page, with its members as a text: so the LIMIT applies to each page and not to all rows.
 	membersOf = sql.NewStatement("members of conversations", `SELECT c.i, (
 		SELECT string_agg(CAST(page.user_number AS TEXT), ',') FROM (
 			SELECT m.user_number FROM conversation_members m
@@ -80,14 +80,14 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// Head is the end of a conversation: its last message and revision. It is what a node needs of a conversation to count it on
-// read, and to know that its watchers should look.
+// Head is the end of a conversation: its last message and revision. By it a node counts the conversation on read, and knows when
+// to notify its watchers.
 type Head struct {
 	Conversation services.ConversationID
 	Number       int64     // of the last message
 	At           time.Time // of the last message
 	Way          Way
-	Revision     int64 // rises with every change of what its messages and members show
+	Revision     int64 // see Conversation.Revision
 }
 
 // membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent; one
@@ -108,7 +108,7 @@ func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after 
 	return readMemberships(ctx, db, membershipsOfUser, user, leftSince, limit, after)
 }
 
-// membershipsPast is a user's memberships in the conversations after one.
+// membershipsPast is a page of a user's memberships: those in the conversations after past.
 type membershipsPast struct {
 	user services.UserID
 	past services.ConversationID

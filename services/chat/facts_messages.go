@@ -12,8 +12,8 @@ import (
 
 var (
 	// The update locks the conversation: of two messages one waits, and numbers have no gaps. last_at rises even if the clock was
-	// set back, since lists and expiry take times to rise with numbers. minute is the number of the minute in which in_minute
-	// counts.
+	// set back, since lists and expiry rely on times that rise with numbers. in_minute counts the messages of the minute with the
+	// number minute.
 	nextNumber = sql.NewStatement("next message number", `UPDATE conversations SET head = head + 1,
 			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
@@ -47,19 +47,20 @@ var (
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
 
-	// One statement for all messages: a ROOM has many members, and most of them have not read it.
+	// One statement for all messages: a ROOM has many members, and most of them have not read the messages.
 	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members AS m
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// The members whom lowerMembers leaves out: together the two write as many rows as the recall of a message that nobody has read.
+	// The members that lowerMembers leaves out: together the two write as many rows as the recall of a message that nobody has
+	// read.
 	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )
 
-// insertMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
-// only for members other than the author who have no block with the author. NOT_FOUND or CONFLICT if the author is not a
-// member.
+// insertMessage adds a message to a conversation. It returns both, and the users that its mentions reach. The author has read up
+// to the message. A mention counts only for members other than the author who have no block with the author. NOT_FOUND or
+// CONFLICT if the author is not a member.
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
 	// The program's clock, also for an event of the past: the load is what the server has to do now.
@@ -75,7 +76,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
-	// LastAt is this message's already, and at least a microsecond after the one before.
+	// LastAt is already the time of this message, and at least a microsecond after that of the message before.
 	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
@@ -114,16 +115,15 @@ func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 		c.ID.GlobalID(), last.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// mention stores a message's mentions, and returns the users whom they reach: present members without a block between them and
-// the author. Their rows get a new version here, so the pass over the conversation brings them the message and its mention
-// together.
+// mention stores a message's mentions, and returns the users that they reach: present members without a block between them and
+// the author. Their rows get a new version here, so the pass over the conversation projects the message and its mention together.
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
 	apart, err := people.Apart(ctx, tx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}
-	// The text still names them, but the mention does not reach users who have a block with the author.
+	// A mention does not reach users who have a block with the author, even though the text still names them.
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
 	reached, err := sql.Column[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
@@ -166,7 +166,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	if err := withdraw(ctx, tx, c, []int64{number}, author); err != nil {
 		return c, false, err
 	}
-	// As withdraw has done in SQL: the caller notifies this node's watchers with it.
+	// withdraw has raised it in SQL. The caller notifies this node's watchers with the new value.
 	c.Revision++
 	return c, true, nil
 }

@@ -15,7 +15,7 @@ var (
 		ON CONFLICT (user_number) DO UPDATE SET policy = excluded.policy`)
 )
 
-// readGroupPolicy is a user's policy of who may add them to groups and rooms.
+// readGroupPolicy is a user's policy of the users who may add them to groups and rooms.
 func readGroupPolicy(ctx context.Context, db *sql.DB, user services.UserID) (GroupPolicy, error) {
 	// Without a row it is the default.
 	policy := AddedByEveryone
@@ -23,7 +23,7 @@ func readGroupPolicy(ctx context.Context, db *sql.DB, user services.UserID) (Gro
 	return policy, err
 }
 
-// putGroupPolicy sets a user's policy of who may add them to groups and rooms.
+// putGroupPolicy sets a user's policy of the users who may add them to groups and rooms.
 func putGroupPolicy(ctx context.Context, tx *sql.Tx, user services.UserID, policy GroupPolicy) error {
 	_, err := tx.Run(ctx, setGroupPolicy, user, policy)
 	return err

@@ -60,7 +60,7 @@ func (b *bundle) member(id services.ConversationID, user services.UserID) servic
 	return list[0]
 }
 
-// waits compares the expected counts of users in a conversation, unread and mentions one after the other.
+// waits checks the counts of users in a conversation: unread messages, then mentions.
 func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.T.Helper()
 	got := map[services.UserID][2]int64{}
@@ -102,7 +102,7 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 	})
 }
 
-// Neighbours, a gap, duplicates, a number that never was, and another conversation.
+// Messages are read by ID: neighbours, a gap, duplicates, a number that never was, and another conversation.
 func TestMessagesAreReadByTheirIDs(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		id, other := b.group(1, 2), b.group(1, 2)
@@ -232,8 +232,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// The states of one reader are what a rebuild reads: current memberships, and those that the reader left lately, so that late
-// changes of these are recognized as late.
+// A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these
+// are recognized as late.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.MakeUsers("a", "b", "c")

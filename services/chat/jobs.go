@@ -13,7 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so the newest job does the work of all before it.
+// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs: the newest serves
+// all.
 const (
 	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write
 	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
@@ -42,8 +43,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}
 }
 
-// usersOf is the UsersOf of jobs of a conversation whose messages are projected to each member. A pass over a larger one may
-// change any user's counts.
+// usersOf is the UsersOf of jobs of a conversation: its members, or everyone if there are more than membersPerPage of them.
 func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
 		page := MembersPage{Conversation: id, Size: membersPerPage + 1}
@@ -143,7 +143,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 			}
 			after = states[len(states)-1].User
 		}
-		// The last page. Idle members come after the active ones, who wait for their numbers.
+		// The last page. Idle members come after the active ones, who wait for their counts.
 		if len(states) < membersPerPage {
 			return s.markIdle(ctx, id)
 		}
@@ -153,7 +153,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 // markIdle records that the badges of the members who are not active changed. They have no documents, but the change stream
 // reports messages to their closed applications, and also the end of a membership that was just removed.
 func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
-	// Nobody reads the change stream, so no mark is needed.
+	// If nobody reads the change stream, no mark is needed.
 	if !s.Projector.Marking(ctx) {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (s *Service) put(ctx context.Context, states []services.Membership) (result
 	return s.putOn(ctx, states, s.today())
 }
 
-// putOn is put for the states as they are on a given day.
+// putOn is put with the counts of a given day.
 func (s *Service) putOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
 	if err := s.asCounted(ctx, states, today); err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	return results, s.Projector.Changed(ctx, users, results)
 }
 
-// asCounted changes states into what documents have of them on a day. The facts know neither expiry nor the setting of muted
+// asCounted changes states to the form that documents have on a day. The facts know neither expiry nor the setting of muted
 // mentions, so that both can change without a write to any row.
 func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
 	if err := s.age(ctx, states, today); err != nil {
@@ -247,8 +247,8 @@ func (s *Service) counted(state services.Membership) services.Membership {
 	return state
 }
 
-// rebuildSteps are the parts of a rebuild that write all of a user's states. They are versioned fields as any others: a newer one
-// that is written meanwhile is kept.
+// rebuildSteps are the parts of a rebuild that write all of a user's states. Like all versioned fields, a newer state that is
+// written meanwhile is kept.
 func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
 	today, since := s.today(), s.Clock.Now().Add(-leftFor)
 	for after := services.ConversationID(0); ; {

@@ -113,8 +113,8 @@ func ifChanged(changed bool, err error) error {
 	return err
 }
 
-// Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked
-// read, and nothing counts until every device has left or its lease of a minute has expired.
+// Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked read,
+// and nothing counts until every device has left or its lease (Config.Lease) has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.ownCommand("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		until := tx.HappenedAt().Add(s.Lease)
@@ -147,7 +147,7 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device s
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	// Together in one transaction, as commands that come at once are.
+	// In one transaction, as commands that come at once are.
 	cmds := make([]*jobs.Command, len(ids))
 	for i, id := range ids {
 		cmds[i] = s.Leave(user, id, device)

@@ -19,16 +19,16 @@ func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.C
 	})
 }
 
-// AddMembers is the command by which a member adds others. A user who is a member already is left as they are. CONFLICT for a
-// DIRECT conversation, and beyond the size of a GROUP; NOT_FOUND while there is a block between the member and one of the
-// others, and while the group policy of a user to be added keeps the member from it.
+// AddMembers is the command by which a member adds others. A user who is a member already does not change. CONFLICT for a DIRECT
+// conversation, and beyond the size of a GROUP; NOT_FOUND while there is a block between the member and one of the others, and
+// while the group policy of a user to be added keeps the member from it.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
 	}
 	return s.members("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
-		// Before anything about the conversation is said: to a user who is no member it does not exist.
+		// Before any error about the conversation: to a user who is no member it does not exist.
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}

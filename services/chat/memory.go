@@ -74,7 +74,7 @@ func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-// learned adds the last sequences of each watched user's conversations, which is part of the version of their badges.
+// learned adds to sums the last sequences of each watched user's conversations, a part of the version of the user's badges.
 func (l *Sequences) learned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -85,7 +85,7 @@ func (l *Sequences) learned(users []services.UserID, sums []uint64) {
 	})
 }
 
-// Counted is the unread messages in conversations that are counted on read.
+// Counted is the count of unread messages in conversations that are counted on read.
 type Counted struct {
 	Unread   int
 	Sequence uint64 // the sum of their last sequences: it rises with each message
@@ -128,7 +128,7 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 		}
 		counted.Unread += int(max(0, head.number-place.Base))
 		counted.Sequence += uint64(head.number)
-		// Reading takes the shared lock alone. The time of use is written once in a while, well before it matters.
+		// Counting takes only the shared lock. The time of use is written only once in a while, well before it matters.
 		stale = stale || now.Sub(head.asked) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()
@@ -255,7 +255,7 @@ func (l *Sequences) look(ctx context.Context) error {
 	// Without the lock: badges are rendered meanwhile.
 	err := l.read(ctx, slices.Compact(ids))
 	l.mu.Lock()
-	// raise did not see these move, since they were new: their users were shown AT_LEAST.
+	// raise did not see these move, since they were new: the badges of their users had the precision AT_LEAST.
 	for _, id := range unknown {
 		if l.known[id] != nil {
 			l.readers.Moved(id)

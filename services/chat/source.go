@@ -57,7 +57,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 			return err
 		}
 		states := slices.Concat(found...)
-		// As the document has them: messages that are too old do not count in either.
+		// Aged, as in the document: messages that are too old count in neither.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}
@@ -82,8 +82,8 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	return nil
 }
 
-// statesOfEach is how many states of each of so many users are read at once. All of them are bounded, so that users with very many
-// conversations do not fill the memory; most users have fewer, so that nothing more is read of them.
+// statesOfEach is how many states of each user are read at once, when the states of users users are read. The number is bounded,
+// so that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
 func statesOfEach(users int) int {
 	const ofAll, ofOne, ofEach = 5000, 1000, 50
 	return max(min(ofAll/users, ofOne), ofEach)
@@ -122,7 +122,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Conversations.Mentions = source.Exact(sums.Mentions)
 	if sums.Version > 0 {
 		// The list's version rises with each change of the user's rows and each message that counts on read: WatchList reads the
-		// list by it. Without a document there is none.
+		// list again when it changes. Without a document there is no version.
 		badges.Conversations.List = services.ListVersion{Own: sums.Version, Sequence: sums.ReadSequence}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// GroupPolicy is a user's setting of who may add them to a GROUP or a ROOM.
+// GroupPolicy is a user's setting of the users who may add them to a GROUP or a ROOM.
 type GroupPolicy string
 
 // The group policies. A block refuses whatever the policy is.
@@ -54,8 +54,8 @@ type Conversation struct {
 
 	Way        Way
 	WayVersion int64 // rises with every change of Way
-	// PerMinute counts by the program's clock. The minute before counts too, so that a conversation does not drop out of its load
-	// at the full minute.
+	// PerMinute counts by the program's clock. The previous minute counts too, so that the load does not fall to zero at the
+	// start of a minute.
 	PerMinute int // messages in this minute or the one before, whichever is greater
 }
 

@@ -41,7 +41,7 @@ type listWatcher struct {
 	user  services.UserID
 	size  int
 	quiet *watch
-	last  ListChange // as it was read last
+	last  ListChange // the list of the last read
 }
 
 // look reads the list, unless nothing changed that it shows. Only the goroutine of Derive calls it.
@@ -66,8 +66,8 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	return next, nil
 }
 
-// current reports whether the list has not changed since another change was sent. A list without a version comes from SQL or from
-// badges that were kept, and may have changed at any time.
+// current reports whether the list has not changed since other was sent. A list without a version comes from SQL or from badges
+// that were kept, and may have changed at any time.
 func (c ListChange) current(other ListChange) bool {
 	return c.quiet == other.quiet && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}

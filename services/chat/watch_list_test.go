@@ -65,8 +65,8 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	shows("badges that do not know the list", "4", 0, 7, 2)
 }
 
-// The version of the list changes with all that the list shows of its user's own: messages in muted conversations, those of
-// the user, and marks. It changes with nothing else, so that a pass that projects the same again causes no read.
+// The version of the list changes with everything that the list shows, also with messages in muted conversations, the user's own
+// messages, and marks. It changes with nothing else, so that a pass that projects the same again causes no read.
 func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
