@@ -77,8 +77,8 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// BenchmarkEvents sends hints about 10,000 watched users, each of whom then gets the new state. The time is the total for
-// all users.
+// BenchmarkEvents sends hints about 10,000 watched users, and waits until all of them have the new state. The time is the total
+// for all users.
 func BenchmarkEvents(b *testing.B) {
 	const users = 10_000
 	h, version, events, bytes := watched(b, users)

@@ -14,7 +14,7 @@ var faceSeed = maphash.MakeSeed()
 func faceOf(badges *services.Badges) uint64 {
 	var hash maphash.Hash
 	hash.SetSeed(faceSeed)
-	// The hash takes bytes. What clients see goes in, in one order; versions and times do not.
+	// The hash takes bytes: the parts that clients see, in a fixed order, without versions and times.
 	number := func(n uint64) {
 		var bytes [8]byte
 		for i := range bytes {

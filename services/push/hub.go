@@ -114,7 +114,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	w.user = h.enter(number)
 	h.join(w.user, w)
 	h.mu.Unlock()
-	// A ctx or a consumer that has ended already ends it at once.
+	// If ctx or the consumer has ended already, the watcher ends at once.
 	if w.consumer == nil {
 		context.AfterFunc(ctx, w.End)
 	} else {

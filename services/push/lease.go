@@ -11,8 +11,9 @@ import (
 // never under way together, since Redis may take them in either order: Leave waits until Enter is answered, and a user who comes
 // back during Leave enters after it.
 
-// renewLease adds a user whose lease is missing or a third old to the users to enter, unless Leave is under way. They count as entered
-// from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and they enter once more.
+// renewLease adds a user whose lease is missing or a third old to the users to enter, unless Leave is under way. The user counts
+// as entered from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and the
+// user enters once more.
 func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	if u.leaving || u.on && now-u.entered < h.config.Lease/3 {
 		return enter
@@ -24,8 +25,8 @@ func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	return append(enter, u)
 }
 
-// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and
-// until then it alone finds their changes.
+// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and until
+// then only reconciliation finds their changes.
 func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 	if len(users) == 0 {
 		return nil

@@ -1,8 +1,8 @@
 // Package push is the hub: it takes hints in and wakes subscriptions, and its reconciliation finds the changes whose hints
 // were lost.
 //
-// It delivers a user's state to their watchers on this node. Watching always takes the same three steps, written here and
-// nowhere else: enter (the local map, then the node's lease in Redis), read the state, then send only newer versions.
+// It delivers a user's state to their watchers on this node. Watching always takes the same three steps, implemented only here:
+// enter (the local map, then the node's lease in Redis), read the state, then send only newer versions.
 //
 // It guarantees that the versions on one channel rise strictly. A hinted change is sent at once, and further ones at most
 // once per MinInterval, always as read after the last hint. If the hint of a change was lost, the next reconciliation finds
@@ -12,11 +12,11 @@
 // goroutine per watcher or per user. A user with one watcher takes about 350 bytes, and each further watcher 200;
 // without WithWake, the callback at the end of a context is 400 more.
 //
-// On failure: while Redis is away, reconciliation is tried each second, and the first one that gets an answer finds every
-// missed change. A state that cannot be rendered, or only as UNKNOWN, leaves the last one in place. It is tried again by the
-// next reconciliation, then after 1 and after 3 more, never faster. When Redis lost its data, every user is read again,
-// which rebuilds their document, and enters again. A document that is older than a state that was rendered of it before is
-// not sent: it is reported as lost, rebuilt with a newer version, and then sent.
+// On failure: while Redis is away, reconciliation is tried each second, and the first one that gets an answer finds every missed
+// change. A state that cannot be rendered, or only as UNKNOWN, leaves the last one in place. It is tried again by the next
+// reconciliation, then after 1 and after 3 more, never faster. When Redis lost its data, every user is read again, which rebuilds
+// their document, and enters again. A document that is older than a state that was rendered from it is not sent: it is reported
+// as lost, rebuilt with a newer version, and then sent.
 package push
 
 import (
@@ -30,8 +30,8 @@ import (
 // Config holds the functions and settings of a hub. The functions are safe for concurrent use, return when their ctx ends
 // and answer in the order of users.
 type Config struct {
-	// Versions reads the own half of each user's version in one pipeline. 0 is a document that is missing
-	// or not ready. The hub asks for at most 1,000 users at once.
+	// Versions reads the own half of each user's version in one pipeline. 0 means that the document is missing or not ready. The
+	// hub asks for at most 1,000 users at once.
 	Versions func(ctx context.Context, users []services.UserID) ([]uint64, error)
 	// Enter records in Redis that this node wants hints about the users, for the time of the lease.
 	Enter func(ctx context.Context, users []services.UserID, lease time.Duration) error
@@ -48,8 +48,8 @@ type Config struct {
 	// Held is called with the version that a client holds when it begins to watch. It never waits for an engine. nil: it is not
 	// called.
 	Held func(user services.UserID, version string)
-	// Leave takes back the leases that Enter wrote, at once when the last watcher of a user left. An error means that it may still
-	// happen later.
+	// Leave takes back the leases that Enter wrote, at once when the last watcher of a user left. After an error, Redis may still
+	// apply it later.
 	Leave func(ctx context.Context, users []services.UserID) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds missing documents, and finds another source by
 	// itself when Redis does not answer. Each user has a state or an error. All watchers share the states, so they must not be
@@ -90,7 +90,7 @@ const (
 	leaveTimeout  = 2 * time.Second // to leave all users when the hub ends
 )
 
-// withDefaults fills in what is zero.
+// withDefaults sets the zero settings to their defaults.
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = services.SystemClock{}

@@ -191,7 +191,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 		case open:
 			sent, replaced = w.slot.put(badges.Version, badges)
 			told = told || sent
-		// Too soon after the last change: they get the state when the user is due, as it is then.
+		// Too soon after the last change: they get the newest state when the user is due.
 		default:
 			behind = behind || w.slot.behind(badges.Version)
 		}

@@ -44,10 +44,9 @@ func (h *Hub) runSweep(ctx context.Context) error {
 	}
 }
 
-// sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users
-// whose versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for
-// Linger. One failing call does not stop it, several slow ones do. Its error is the first one, with the code of the function
-// that failed.
+// sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users whose
+// versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for Linger. One
+// failing call does not stop it, but several slow ones do. Its error is the first one, with the code of the function that failed.
 func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
@@ -114,7 +113,7 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			continue
 		}
 		if u.phase == failed && (resync || p.now >= u.since) {
-			// A failed render has lost its change.
+			// The failed render has not sent its change.
 			u.changed = true
 			h.queue(u)
 		}
@@ -157,8 +156,8 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	defer h.mu.Unlock()
 	now := h.now()
 	for i, u := range p.users {
-		// A shared change that this node has applied since the user was rendered, whose notification was lost. A render in
-		// flight may bring it.
+		// missed: this node has applied a shared change since the user was rendered, and the notification was lost. A user whose
+		// render is in flight is left out, because that render may bring the change.
 		missed := u.phase == clean && !u.fromClock && u.rendered == p.rendered[i] && learned[i] > u.learned
 		if len(u.watchers) == 0 || !missed && !differs(u, versions[i], p.rendered[i]) {
 			continue

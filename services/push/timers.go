@@ -14,7 +14,7 @@ func (h *Hub) startTimer(u *user, at moment) {
 		h.timers = append(h.timers, u)
 	}
 	h.timers.fix(int(u.timer))
-	// It is the first one now: the timer that runs is set for a later time.
+	// This user is the first one now: the timer that runs is set for a later time.
 	if h.timers[0] == u {
 		signal(h.rearm)
 	}
@@ -47,7 +47,7 @@ func (h *Hub) fire() (wait moment, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// The user waited for due or for NextAt. In both cases dirty starts from clean, and it is not too soon any more.
+		// The user waited for due or for NextAt. dirty starts from clean, and delays a change of NextAt that comes before due.
 		u.phase = clean
 		h.dirty(u, now)
 	}

@@ -36,7 +36,7 @@ type user struct {
 	failures  uint8       // renders that failed in a row
 	again     bool        // while rendering: the state in flight may already be stale
 	changed   bool        // queued for a change, not only for the first state of a watcher
-	on        bool        // Enter was answered, and nothing since suggests that Redis forgot it
+	on        bool        // Enter was sent, and nothing since suggests that it failed or that Redis forgot the lease
 	leased    bool        // Enter was sent, and Leave not answered since
 	entering  int8        // Enter calls under way
 	leaving   bool        // Leave is under way
@@ -45,10 +45,10 @@ type user struct {
 	learned   uint64      // this node's sequence of shared changes at that render
 	version   uint64      // shared half of the last rendered version
 	face      uint64      // of the last rendered state, see faceOf
-	fromClock bool        // the last rendered version came from a clock; that in Redis may be lower and correct
+	fromClock bool        // the last rendered version came from a clock; the version in Redis may be lower and still correct
 	wakeAt    moment      // the time of their timer
 	due       moment      // no change is sent before it
-	entered   moment      // when Enter last succeeded
+	entered   moment      // when Enter was last sent
 	since     moment      // if failed: the time of the next try; without watchers: the time when the last one left
 	cause     trace.Cause // the last span whose change is not rendered yet
 }
@@ -130,7 +130,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 		u.watchers = nil
 		h.stats.Online--
 		h.rest(u, now)
-		// Its map entry stays for Linger: a client that reconnects finds the throttle and the version as they were.
+		// The user's map entry stays for Linger: a client that reconnects finds the same throttle and version.
 		h.release(u)
 	}
 }

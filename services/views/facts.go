@@ -23,7 +23,7 @@ SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3`)
 	oneItem = sql.NewStatement("an item of a view", `
 SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
 
-	// bound is the at of the last item wanted; items of the same time are read too.
+	// bound is the time of the last wanted item; items of the same time are read too. floor is the next older time.
 	newestOfViews = sql.NewStatement("newest items of views", `
 WITH bounds AS MATERIALIZED (
 	SELECT c.n, c.code, c.id, COALESCE((SELECT i.at FROM view_items i
@@ -65,7 +65,7 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 	// 0 rows: the item has this time or a later one, in the view or removed.
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
-		// It raises the version of the count of every reader of the view, by one row.
+		// This one row raises the version of the count of every reader of the view.
 		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
 	}
 	return n > 0, err
@@ -166,8 +166,8 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 	return sql.FromMicros(us), stands, err
 }
 
-// newestItems are the newest items of one view: at least limit if it has so many, and more than limit only if several share the
-// time of the last one. more reports that older items exist; floor is the time of the newest of these.
+// newestItems are the newest items of one view: at least limit if the view has them, and more than limit only if several share
+// the time of the last one. more reports that older items exist; floor is the time of the newest of these.
 type newestItems struct {
 	items []Item
 	more  bool

@@ -84,8 +84,8 @@ WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > 
 ORDER BY l.user_number LIMIT $5`)
 )
 
-// recordTouch records, in the transaction of the touch, that a view is the one that the user touched last, and returns the number of the
-// touch. The caller writes it into the view's row, and then calls dropView.
+// recordTouch takes the number of a touch, in the touch's transaction. counts reports whether the view counts already. The caller
+// writes the number into the view's row, and then calls dropView if the view did not count.
 func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
 	if _, err = tx.One(ctx, raiseTouches, []any{user}, &touch); err != nil {
 		return 0, false, err
@@ -96,9 +96,9 @@ func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 	return touch, last > 0, err
 }
 
-// dropView takes the view out of a user's count that exceeds the limit, if there is one. The version is a sum over the views that count,
-// and it must not fall, so the reader's own part of it takes over the changes of the dropped view. The view's row is locked meanwhile: no
-// change of it can be shown under a version that is lowered here.
+// dropView takes the view beyond the limit out of a user's count, if there is one. The version is a sum over the views that
+// count, and it must not fall, so the reader's own part of it takes over the changes of the dropped view. The view's row of
+// changes is locked meanwhile: no change of the view can be shown under a version that is lowered here.
 func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
 	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
@@ -160,7 +160,7 @@ func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since t
 	return list, err
 }
 
-// readReaders lists the users with IDs above after in whose badges a view counts and who were last seen at since or later, at most
+// readReaders lists the users with IDs above after whose badges count a view and who were last seen at since or later, at most
 // limit.
 func readReaders(ctx context.Context, db *sql.DB, view View, after services.UserID, since time.Time, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)

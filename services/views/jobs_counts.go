@@ -72,8 +72,8 @@ func viewOf(job jobs.Job) (View, error) {
 // countsJob projects the count of one user.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// runReaders recounts for the readers of a view: at once if they are one page, otherwise by a job for each page. The job waits while an
-// earlier pass has its time: another node, which does not know of that pass, may have queued it.
+// runReaders recounts for the readers of a view: at once if they are one page, otherwise by a job for each page. The job waits
+// until the gap of an earlier pass is over: another node, which does not know of that pass, may have queued it.
 func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	view, err := viewOf(job)
 	if err != nil {

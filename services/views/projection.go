@@ -11,11 +11,11 @@ import (
 	"tidings/services/redis"
 )
 
-// A view in Redis is its newest items, under the same rules as an inbox of services/rdb: it is made before its facts are read, reads from before a
-// removal are refused, and its floor is the time above which it is complete. Anything below is read from SQL.
+// A view in Redis has its newest items, under the same rules as an inbox of services/rdb: it is made before its facts are read,
+// reads from before a removal are refused, and its floor is the time above which it is complete. Older items are read from SQL.
 
 const (
-	// keep is the least number of newest items that a view keeps, if it has so many: one more than is counted.
+	// keep is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
 	keep = services.DisplayCap + 1
 	// trimmedAt is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
@@ -131,7 +131,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 			pipe.ZScore(ctx, key, floorMark)
 			pipe.ZScore(ctx, key, epochMark)
 			// Three commands for each view, all in one pipeline: marks and count are of nearly one moment, and a view that
-			// changes in between is counted as it was or as it is.
+			// changes in between is counted before or after the change.
 			pipe.ZCount(ctx, key, "("+strconv.FormatInt(position(access), 10), "+inf")
 		}
 	})
@@ -165,5 +165,5 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	return counts, nil
 }
 
-// position is how far an access has looked in a view, in microseconds; 0 for one that is before all items.
+// position is the time up to which an access has seen a view, in microseconds; 0 for one that is before all items.
 func position(access Access) int64 { return max(0, access.UpTo.UnixMicro()) }

@@ -46,7 +46,7 @@ func (s scene) build(view View, items ...Item) {
 	s.must(err)
 }
 
-// counted is what a user who looked before all items is shown.
+// counted is the count for a user whose last look was before all items.
 func (s scene) counted(view View) viewCount {
 	s.Helper()
 	counts, err := s.count(s.Context(), []Access{{View: view, UpTo: time.UnixMicro(1)}})

@@ -81,12 +81,12 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	// All views that count, each with as many as are counted of it: at that number a view may have more.
+	// The bound is above the greatest possible sum. A view with more items than are counted makes the sum AT_LEAST.
 	items, bound := 0, counted*countedItems+1
 	for _, view := range views {
 		items += view.items
 		if view.more {
-			// Above a bound of 0 every number is AT_LEAST: see source.AddDigestPart.
+			// With a bound of 0 every number is AT_LEAST: see source.AddDigestPart.
 			bound = 0
 		}
 	}

@@ -44,8 +44,8 @@ type Access struct {
 	Counts       bool // in the user's badges: it is among the views that they touched last
 }
 
-// Unread is how many items of a view are unread, up to one more than services.DisplayCap. InTotal reports whether they are part of the
-// badges' count of views.
+// Unread is the number of unread items of a view, up to one more than services.DisplayCap. Count.InTotal reports whether they are
+// part of the badges' count of views.
 type Unread struct {
 	Access
 	Count services.Count
@@ -64,7 +64,7 @@ func checkCode(code string) error {
 	if len(code) == 0 || len(code) > maxCode {
 		return services.Errorf(services.Invalid, "code: 1 to %d characters are allowed, got %d", maxCode, len(code))
 	}
-	// Byte by byte: what is allowed is ASCII.
+	// Byte by byte: the allowed characters are ASCII.
 	for i := range len(code) {
 		c := code[i]
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' {

@@ -1,4 +1,4 @@
-// Package views counts, for each user, the new items in lists that the host application reports into.
+// Package views counts, for each user, the new items in lists to which the host application reports items.
 //
 // An item and the job that projects it are one transaction. A user's position in a view is a row of SQL and never goes back. New
 // items are counted from the newest items of the view, which Redis keeps once for all users, so that reporting an item costs the
@@ -6,13 +6,13 @@
 // Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
 //
 // The new items in the views that a user touched last are a source of their badges: one number. When an item comes or goes, SQL
-// counts it again for each reader who is not dormant, and it is projected as a versioned field. Its version is a sum of numbers
+// recounts for each reader who is not dormant, and the count is projected as a versioned field. The version is a sum of numbers
 // that only rise, and is read together with the count, so that late and repeated projections change nothing.
 //
-// One item: Add writes the row, raises the view's number of changes, and leaves two jobs. view.item brings the item into the
-// view's ZSET (reconcileItem); view.readers counts for the view's readers again, a page at a time and not more than 5,000 of them
-// a second (runReaders). A touch raises the user's position and number of touches, and their own count is projected before the
-// answer.
+// The path of an item: Add writes the row, raises the view's number of changes, and leaves two jobs. view.item brings the item
+// into the view's ZSET (reconcileItem); view.readers counts for the view's readers again, a page at a time and not more than
+// 5,000 of them a second (runReaders). A touch raises the user's position and number of touches, and their own count is projected
+// before the answer.
 package views
 
 import (
@@ -131,13 +131,13 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
-	// The zero time is the newest item there is when the command is committed.
+	// The zero time means the newest item at the time of the commit.
 	until := time.Time{}
 	if upTo != nil {
 		if upTo.Before(time.UnixMilli(0)) {
 			return nil, services.Errorf(services.Invalid, "upTo: %s is before 1970", upTo.UTC().Format(time.RFC3339))
 		}
-		// Not cut to milliseconds, as items are: a time between two items divides them.
+		// Unlike the times of items, not cut to milliseconds: a time between two items divides them.
 		until = upTo.UTC()
 	}
 	return &jobs.Command{
@@ -180,7 +180,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 	return page, err
 }
 
-// Read is one view as a user has it; NOT_FOUND when they never looked at it.
+// Read reads one view for a user; NOT_FOUND when they never looked at it.
 func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Unread, error) {
 	found, err := s.ByID(ctx, user, []View{view})
 	if err != nil {
@@ -194,8 +194,8 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Un
 	return one, nil
 }
 
-// ByID reads some views as a user has them; a view that they never looked at is absent. SQL counts here: objects of other kinds are read in
-// the same request, and Redis would be one more round trip.
+// ByID reads some views for a user; a view that they never looked at is absent. SQL counts here: objects of other kinds are read
+// in the same request, and Redis would be one more round trip.
 func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]Unread, error) {
 	if len(views) == 0 {
 		return nil, nil
