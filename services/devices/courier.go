@@ -22,8 +22,8 @@ const (
 	awayMost  = 10 * time.Minute // the longest time until the socket is checked again
 )
 
-// courier sends to all devices, while this node has the lease. Only one goroutine uses it, but for what mu guards: requests are
-// goroutines of their own, which end at any time and leave an outcome.
+// courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
+// requests are goroutines of their own, which end at any time and leave an outcome.
 //
 // The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without
 // one; send puts its outcome into ended; the next Step writes that by record. From begin to record the device is under way, and
@@ -151,7 +151,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	// A user may have several devices: what they share is looked up once.
+	// A user may have several devices: the user's change and socket are looked up once.
 	users := map[services.UserID]bool{}
 	for _, r := range list {
 		users[r.user] = true

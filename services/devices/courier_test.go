@@ -90,7 +90,7 @@ func TestOnlyAlerts(t *testing.T) {
 	sqltest.Equal(t, totals, []int{3, 4})
 }
 
-// In quiet hours the number changes in silence, and what came in them does not alert afterwards.
+// In quiet hours the number changes in silence, and items that came in them do not alert afterwards.
 func TestQuietHours(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

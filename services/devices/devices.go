@@ -5,10 +5,10 @@
 // Both are in SQL. One node at a time, by a lease, sends: to every device the newest badges of its user, encrypted for the
 // browser (RFC 8291) and signed (VAPID, RFC 8292).
 //
-// It guarantees that after quiet each device was sent the newest badges of its user; that the versions of a device rise,
-// because one request for a device is under way at most; that a burst of changes is one message, and what a push service still
-// holds is replaced by the next one; that a device belongs to the user who registered it last, and nobody else sees it or takes
-// it away; and that push services do not wait for each other.
+// It guarantees that once changes stop each device was sent the newest badges of its user; that the versions of a device rise,
+// because one request for a device is under way at most; that a burst of changes is one message, and the next message replaces
+// one that a push service still holds; that a device belongs to the user who registered it last, and nobody else sees or removes
+// it; and that push services do not wait for each other.
 //
 // The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream and
 // sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a change.
@@ -33,13 +33,13 @@ import (
 	"tidings/services/stream"
 )
 
-// Config is what devices need.
+// Config has the dependencies and settings of devices.
 type Config struct {
 	DB     *sql.DB
 	Stream *stream.Service
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
-	// Read reports whether another reader needs the change stream. For devices it is on only while there are some.
+	// Read reports whether another reader needs the change stream. If none does, the stream is on only while there are devices.
 	Read func(ctx context.Context) (bool, error)
 
 	Keys  Keys   // the zero value: nothing can be registered, and nothing is sent
@@ -55,7 +55,7 @@ type Config struct {
 
 const (
 	// leaseBeside is how much longer a lease is than a request. A lease is renewed after a quarter, so a request has three
-	// quarters of it: with 15 s beside a request of any length, that is enough for timeouts up to 45 s.
+	// quarters of it: with 15 s more than the timeout, that is enough for timeouts up to 45 s.
 	leaseBeside = 15 * time.Second
 	poll        = 500 * time.Millisecond // for new changes
 	pollMore    = 50 * time.Millisecond  // while requests are under way
@@ -76,7 +76,7 @@ type Service struct {
 	first chan struct{} // wakes look for the first device
 
 	// Only the goroutine of Run uses these two.
-	looked, read bool // of look: whether the stream was read the last time
+	looked, read bool // looked: look has run; read: the stream was read at that time
 
 	delivered, failed, removed atomic.Uint64
 }
@@ -114,7 +114,7 @@ type Stats struct {
 	Delivered uint64 // messages that push services accepted
 	Failed    uint64 // requests that failed
 	Removed   uint64 // devices that their push service did not know any more
-	Sends     bool   // this node is the one that sends
+	Sends     bool   // this node holds the lease, and sends
 }
 
 // Stats reads the numbers of this node.
@@ -122,7 +122,7 @@ func (s *Service) Stats() Stats {
 	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Removed: s.removed.Load(), Sends: s.pool.Running() > 0}
 }
 
-// Run sends while this node is the one that does, until ctx ends. While there are devices it keeps the change stream on.
+// Run sends while this node holds the lease, until ctx ends. While there are devices it keeps the change stream on.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.client.CloseIdle()
 	if !s.On() {

@@ -13,7 +13,7 @@ import (
 var leased = leases.NewTable("devices", "device_readers")
 
 var (
-	// The lock also keeps an erasure from missing a device: it waits until the device is there.
+	// An erasure waits for the lock until the device is written, and so does not miss it.
 	holdUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
@@ -21,15 +21,16 @@ var (
 	// The usual registration changes only the time, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
-	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps older items
-	// from alerting, and registered_at tells outcomes of the former device apart. due_at is now, so that the icon is right at once.
+	// A registration that changes something makes the row a new one: has 0 sends the newest badges again, heard $12 keeps older
+	// items from alerting, and registered_at tells outcomes of the former device apart. due_at is now, so that the icon is right
+	// at once.
 	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
 			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $12, $10, 0, 0, 0, 0, '')
 		ON CONFLICT (hash) DO UPDATE SET user_number = excluded.user_number, vapid = excluded.vapid, name = excluded.name, silent = excluded.silent, registered_at = excluded.registered_at, seen_at = excluded.seen_at,
 			has = excluded.has, heard = excluded.heard, want = excluded.want, due_at = excluded.due_at, attempts = 0, first_at = 0, dead_at = 0, delivered_at = 0, error = ''`)
 
-	// Those beyond $2, the ones that registered longest ago. The limit is there because SQLite has no OFFSET without one.
+	// Drops the devices beyond $2, which registered longest ago. SQLite has no OFFSET without a LIMIT.
 	dropOldest = sql.NewStatement("drop a user's oldest devices", `DELETE FROM devices WHERE hash IN (
 		SELECT hash FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash LIMIT 1000 OFFSET $2)`)
 
@@ -41,7 +42,7 @@ var (
 	devicesOf = sql.NewStatement("devices of a user", `SELECT hash, name, endpoint, silent, registered_at, delivered_at, first_at, attempts, error
 		FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash`)
 
-	// One step, at intervals, on every node.
+	// Every node runs this at intervals; it reads one row at most.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
 	// There are few: the devices that were registered since no node found any. The laps of the stream find the users of others.
@@ -50,7 +51,7 @@ var (
 	// No row: another node has the lease.
 	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
-	// Only the holder of the lease moves the position: a node that was paused for longer finds another token, and no row.
+	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.
 	moveReader = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
 
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
@@ -116,7 +117,7 @@ func (s *Service) any(ctx context.Context) (bool, error) {
 	return s.db.One(ctx, anyDevice, nil, &one)
 }
 
-// Of lists a user's devices, the one that registered last first.
+// Of lists a user's devices, the last registered first.
 func (s *Service) Of(ctx context.Context, user services.UserID) (list []Device, err error) {
 	list, _, err = s.devicesOf(ctx, s.db, user)
 	return list, err
@@ -172,7 +173,7 @@ type Counts struct {
 	Registered int
 	Waiting    int       // that are due, or tried again later
 	Dead       int       // that were given up until their user's next change
-	Oldest     time.Time // since when the first is due; zero if none is, or all are tried again later
+	Oldest     time.Time // since when the first is due; zero if none is due now
 	Delivered  int       // messages that push services accepted
 	Failed     int       // requests that failed
 	Removed    int       // devices that their push service did not know any more
@@ -191,7 +192,7 @@ func (s *Service) Counts(ctx context.Context) (c Counts, err error) {
 	return c, err
 }
 
-// forget removes a user's devices, and answers how many. A registration that is under way finds no user any more: see register.
+// forget removes a user's devices, and returns how many. A registration that is under way finds no user any more: see register.
 func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetDevices, user)
 }

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// Keys are the VAPID keys of the installation: push services know its messages by them.
+// Keys are the VAPID keys of the installation: push services recognize its messages by them.
 type Keys struct {
 	Private, Public string // base64url
 	Subject         string // the address at which a push service reaches the operator: mailto: or https:
@@ -20,8 +20,8 @@ type Keys struct {
 // NewKeys makes a pair of keys, once for an installation: with other keys every browser has to subscribe again.
 func NewKeys() (private, public string, err error) { return webpush.GenerateVAPIDKeys() }
 
-// ParseKeys reads the private key, to which it finds the public one, and the subject. reason is what is wrong with one of them,
-// for the setting's error; "" if nothing is. An operator cannot give a pair that does not fit.
+// ParseKeys reads the private key and derives the public one, so that an operator cannot give a pair that does not match. It does
+// not check the subject: see CheckSubject. reason says why the key is invalid, for the setting's error; "" if it is valid.
 func ParseKeys(private, subject string) (keys Keys, reason string) {
 	raw, err := decode(private)
 	if err != nil {
@@ -35,8 +35,8 @@ func ParseKeys(private, subject string) (keys Keys, reason string) {
 	return Keys{Private: base64.RawURLEncoding.EncodeToString(raw), Public: public, Subject: subject}, ""
 }
 
-// CheckSubject returns what is wrong with a subject; "" if nothing is. Some push services refuse messages with a wrong subject,
-// but only when the first is sent.
+// CheckSubject returns the reason why a subject is invalid; "" if it is valid. Some push services refuse messages with a wrong
+// subject, but only when the first is sent.
 func CheckSubject(subject string) string {
 	at, err := url.Parse(subject)
 	_, host, mail := strings.Cut(subject, "@")

@@ -12,7 +12,7 @@ import (
 // the requests, so that hosts that hang cannot take the place of real push services.
 const (
 	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	maxPerStranger = 2      // of them to one push service
+	maxPerStranger = 2      // requests at once to one of these push services
 	maxLanes       = 10_000 // remembered
 )
 

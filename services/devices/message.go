@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// keptFor is how long a push service keeps a message for a browser that is off: the longest that push services take. The message has
-	// the newest number however old it is, until the next message replaces it.
+	// keptFor is how long a push service keeps a message for a browser that is off: the longest time that push services accept.
+	// The message has the newest number however old it is, until the next message replaces it.
 	keptFor = 28 * 24 * time.Hour
-	// topicLength is how long the topic of a message is, the longest that push services take.
+	// topicLength is the length of the topic of a message, the greatest that push services accept.
 	topicLength = 32
-	// Messages are padded to one size, so that their length says nothing. The second is for the longest keys of users, and what push
-	// services take at most.
+	// Messages are padded to one size, so that their length says nothing. The second size is for the longest keys of users, and
+	// is the greatest that push services accept.
 	usualSize, greatestSize = 1024, 4096
 	beside                  = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
@@ -34,7 +34,7 @@ type message struct {
 	Total   int     `json:"total"`
 	Display string  `json:"display"`
 	Silent  bool    `json:"silent"`
-	Alert   *string `json:"alert"` // the version that last brought something to alert of, which is still unread; a state, unlike silent
+	Alert   *string `json:"alert"` // the version of the last alert whose item is still unread; a state, unlike Silent
 	Cause   *cause  `json:"cause"`
 }
 

@@ -10,16 +10,17 @@ import (
 // Registered is the outcome of a registration. The ID is for Unregister.
 type Registered struct {
 	ID      string
-	Changed bool // false: the device was registered already, as it is
+	Changed bool // false: the device was registered already, without a difference
 }
 
 // errOff is the error while this node has no keys.
 var errOff = &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
 	Message: "Web Push is off: start every node with --vapid-private-key (TIDINGS_VAPID_PRIVATE_KEY) and --vapid-subject (TIDINGS_VAPID_SUBJECT); tidings vapid makes a key"}
 
-// Register registers a device of a user; repeated, it only notes when. A browser belongs to the user who registered it last. That needs
-// its keys, which only the browser has: with other keys an endpoint is another device, and the answer is the same whether somebody
-// registered the endpoint or not. INVALID for a bad endpoint, key or name; CONFLICT while Web Push is off.
+// Register registers a device of a user; a repetition only records the time, unless the device fails. A browser belongs to the
+// user who registered it last. A registration needs the browser's keys, which only the browser has: with other keys an endpoint
+// is another device, and the answer is the same whether somebody registered the endpoint or not. INVALID for a bad endpoint, key
+// or name; CONFLICT while Web Push is off.
 func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevice) (Registered, error) {
 	if !s.On() {
 		return Registered{}, errOff
@@ -62,7 +63,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	return done, nil
 }
 
-// register writes a registration, under a lock of the user and of the device. head is where the stream was before.
+// register writes a registration, under a lock of the user and of the device. head is the earlier position of the stream's end.
 func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID
@@ -81,8 +82,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 		return done, err
 	}
 	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
-	// Pages register at every visit: nothing is sent for it. A device that fails is put anew, since this request shows that the
-	// browser is there.
+	// Pages register at every visit: nothing is sent for it. A device that fails is written anew, since this request shows that
+	// the browser still exists.
 	if !done.Changed && attempts == 0 {
 		_, err = tx.Run(ctx, touchDevice, hash, tx.Now)
 		return done, err

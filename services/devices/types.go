@@ -27,8 +27,8 @@ type Device struct {
 	Error        string    // of the last failure since the last delivery
 }
 
-// NewDevice is a device to register: what the browser's PushSubscription says, and what the application calls it. Silent means
-// that it also takes messages that show nothing.
+// NewDevice is a device to register: the fields of the browser's PushSubscription, and the application's name for it. Silent
+// means that it also takes messages that show nothing.
 type NewDevice struct {
 	Endpoint, P256dh, Auth string
 	Name                   string
@@ -36,14 +36,14 @@ type NewDevice struct {
 }
 
 // hashOf is the key of the row of a subscription. The keys are in it: an endpoint with other keys is another device, so that a
-// stranger who has come by an endpoint can neither take it over nor learn that somebody registered it.
+// stranger who knows an endpoint can neither take it over nor learn that somebody registered it.
 func hashOf(endpoint, p256dh, auth string) string {
 	sum := sha256.Sum256([]byte(endpoint + " " + p256dh + " " + auth))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// idOf is the global ID of a device. It differs for each user of one browser, so that an ID has one state for ever, and says nothing of
-// the endpoint.
+// idOf is the global ID of a device. It differs for each user of one browser, so that an ID never passes to another user, and it
+// does not reveal the endpoint.
 func idOf(user services.UserID, hash string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", user, hash))
 	return services.GlobalID(services.DeviceType, base64.RawURLEncoding.EncodeToString(sum[:16]))

@@ -18,7 +18,7 @@ type NewEndpoint struct {
 	Name      string
 	URL       string
 	Filter    Filter
-	FromStart bool // everybody's present state first; otherwise only what changes from now on
+	FromStart bool // everybody's present state first; otherwise only later changes
 }
 
 // newSecret makes a secret in the form of the Standard Webhooks specification: 32 random bytes, the strength of the signature's SHA-256.
@@ -28,7 +28,7 @@ func newSecret() string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
-// secretsText is the column secrets of the table.
+// secretsText formats the column secrets of the table.
 func secretsText(secrets []secret) string {
 	text, err := json.Marshal(secrets)
 	if err != nil {
@@ -42,9 +42,9 @@ func unknown(name string) error {
 	return services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
 }
 
-// Add adds an endpoint and answers its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT
-// for a name that is taken, beyond maxEndpoints, and while the change stream is off: without a writer the endpoint would get
-// nothing, and nobody would see why.
+// Add adds an endpoint and returns its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT for
+// a name that is taken, beyond maxEndpoints, and while the change stream is off: without a writer the endpoint would get nothing,
+// and nobody would see why.
 func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err error) {
 	if err := checkName(e.Name); err != nil {
 		return "", err
@@ -90,12 +90,12 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err != nil {
 		return "", err
 	}
-	// This node looks at once; another one that is to take the endpoint finds it at its next look.
+	// This node looks for endpoints at once; every other node finds the new one at its next look.
 	s.wake()
 	return text, nil
 }
 
-// needStream is the error while no change is written. The command line runs in a process without a stream, so a writer elsewhere counts.
+// needStream returns an error if no node writes changes. The command line runs without a stream, so a writer elsewhere counts.
 func (s *Service) needStream(ctx context.Context) error {
 	if s.cfg.Stream.On() {
 		return nil
@@ -108,8 +108,8 @@ func (s *Service) needStream(ctx context.Context) error {
 		Message: "webhooks: the change stream is off, from which events are made: start every node with --changes (TIDINGS_CHANGES=true)"}
 }
 
-// Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name. A node that delivers it loses
-// its token with the row: it cannot record its last round, so that no letter comes back.
+// Remove removes an endpoint and its letters. NOT_FOUND if there is none of that name. A node that delivers it loses its token
+// with the row: it cannot record its last round, so that no letter comes back.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	if checkName(name) != nil {
 		return unknown(name)
@@ -127,9 +127,9 @@ func (s *Service) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// Rotate gives an endpoint a new secret and answers it. The secrets before it sign beside it for the overlap, or until their own
-// end if that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxOverlap;
-// CONFLICT while five secrets sign.
+// Rotate gives an endpoint a new secret and returns it. The former secrets also sign for the overlap, or until their own end if
+// that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxOverlap; CONFLICT
+// while five secrets sign.
 func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration) (text string, err error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return "", services.Errorf(services.Invalid, "overlap: 0s to %s is allowed", MaxOverlap)
@@ -146,7 +146,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 		}
 		// The newest is first, and has no end.
 		secrets := []secret{{Text: text}}
-		// No secret lives longer by a rotation: it ends at its own end or after this overlap.
+		// A rotation extends no secret: each ends at its own end or after this overlap, whichever is sooner.
 		for _, old := range e.secrets {
 			if end := tx.Now.Add(overlap); old.Until.IsZero() || end.Before(old.Until) {
 				old.Until = end
@@ -211,9 +211,9 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 	return letters(ctx, s.db, deadLetters, name, 0, limit)
 }
 
-// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and answers how many.
-// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", so are letters that failed and are not dead.
-// NOT_FOUND if there is no endpoint of that name, or no user of that key.
+// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and returns how many.
+// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", letters that failed and are not dead are
+// tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
 	if checkName(name) != nil {
 		return 0, unknown(name)

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// Requests are begun for roundFor at most; what is left of a batch by then is planned again in the next round.
+	// Requests are begun for roundFor at most; the rest of a batch is planned again in the next round.
 	batch     = 500              // changes of one round
 	batchDue  = 100              // letters of one round
 	roundFor  = 3 * time.Second  // after which a round begins no further request
-	breaker   = outbound.Breaker // users in a row who fail, after which an endpoint is down
+	breaker   = outbound.Breaker // users in a row who fail, until an endpoint is down
 	mostSent  = 200_000          // entries of sent
 	awayFirst = 30 * time.Second
 	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
@@ -29,7 +29,7 @@ type deliverer struct {
 	s       *Service
 	held    *leases.Held
 	name    string
-	unsaved *outcome // of a round whose record failed: nothing is sent before it is on disk
+	unsaved *outcome // of a round whose record failed: nothing is sent before the outcome is stored
 	// sent has the versions delivered since the endpoint last had everything, by user. It is lost with the node, and then an alert
 	// may come twice.
 	sent map[services.UserID]uint64
@@ -108,8 +108,8 @@ func (d *deliverer) Resign(ctx context.Context) {
 	d.held.Resign(ctx)
 }
 
-// plan lists what to do next, a user at most once. all says that nothing else is in the stream. While the endpoint is down one
-// item is enough, as send tries one: a letter and a change of the stream take turns.
+// plan lists the items of the next round, a user at most once. all says that nothing else is in the stream. While the endpoint is
+// down one item is enough, as send tries one: a letter and a change of the stream take turns.
 func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
 	down := e.failures >= breaker
 	if down && e.failures%2 == 0 { // a user whose events always fail must not be the only trial

@@ -146,7 +146,7 @@ func TestOneUserFails(t *testing.T) {
 	})
 }
 
-// An endpoint that fails as a whole gets single requests; all else waits in the stream, and comes as it is then.
+// An endpoint that fails as a whole gets single requests. All other changes wait in the stream, and arrive in their newest state.
 func TestDownAndUp(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -246,7 +246,8 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// Nothing is sent about users with an open socket until they have closed it. The event then does not alert of what the socket showed.
+// Nothing is sent about users with an open socket until they have closed it. The event then does not alert of items that the
+// socket showed.
 func TestOnlyAwayUsers(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

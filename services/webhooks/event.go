@@ -14,7 +14,7 @@ const (
 	TestEvent    = "webhooks.test"
 )
 
-// event is the body of a request, as the Standard Webhooks specification has it.
+// event is the body of a request, as the Standard Webhooks specification defines it.
 type event struct {
 	Type      string `json:"type"`
 	Timestamp string `json:"timestamp"`
@@ -53,7 +53,7 @@ type cause struct {
 	At     string          `json:"at"`
 }
 
-// timeText prints a time to the millisecond, always with as many digits, so that texts sort as their times do.
+// timeText prints a time to the millisecond, always with the same number of digits, so that texts sort as their times do.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // orNone is null for an empty text.
@@ -64,7 +64,7 @@ func orNone(text string) *string {
 	return &text
 }
 
-// body is the text of a request. It is made once for each attempt, and signed as it is.
+// body is the text of a request. It is made once for each attempt, and the same bytes are signed and sent.
 func body(kind string, at time.Time, data any) []byte {
 	text, err := json.Marshal(event{Type: kind, Timestamp: timeText(at), Data: data})
 	if err != nil {

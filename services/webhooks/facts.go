@@ -16,7 +16,7 @@ import (
 const ofEndpoint = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
 
 var (
-	// $8 is where the endpoint begins, for read_to and full_to. An empty token and a lease that has ended let any node take it.
+	// $8 is the position at which the endpoint begins. An empty token and a lease that has ended let any node take it.
 	insertWebhook = sql.NewStatement("add a webhook", `INSERT INTO webhooks (name, url, secrets, away, totals, sources, since, read_to, full_to, created_at,
 			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
@@ -36,7 +36,7 @@ var (
 	// Under lockWebhook.
 	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)
 
-	// The counts are bounded by the users; the index has them.
+	// Each count is bounded by the number of users, and the index has it.
 	listWebhooks = sql.NewStatement("list webhooks", `SELECT w.name, w.url, w.secrets, w.away, w.totals, w.sources, w.created_at, w.node, w.until_us >= {database clock},
 			w.delivered, w.failures, w.retry_at, w.halted_at, w.ok_at, w.failed_at, w.error,
 			(SELECT count(*) FROM webhook_letters l WHERE l.webhook = w.name AND l.dead_at = 0),
@@ -46,9 +46,9 @@ var (
 
 	leased = leases.NewTable("webhooks", "webhooks")
 
-	// Only the holder of the lease moves the position: a node that was paused for longer finds another token, and no row.
-	// $4 are the events delivered, $7 the time, $8 the last error or '', $9 whether the receiver is gone. What did not
-	// happen keeps its former time.
+	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.
+	// $4 are the events delivered, $7 the time, $8 the last error or '', $9 whether the receiver is gone. A column keeps its
+	// value if its event did not happen.
 	moveWebhook = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,
 			ok_at = CASE WHEN $4 > 0 THEN $7 ELSE ok_at END, failed_at = CASE WHEN $8 = '' THEN failed_at ELSE $7 END,
 			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
@@ -94,7 +94,7 @@ var (
 	replayOne = sql.NewStatement("replay a dead letter", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2
 		WHERE webhook = $1 AND user_number = $3 AND dead_at > 0`)
 
-	// failures stays: whether the receiver works again is for the next request to show.
+	// failures stays: only the next request shows whether the receiver works again.
 	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
 
 	// There is an index by user for this alone.
@@ -117,7 +117,7 @@ func micros(at time.Time) int64 {
 	return at.UnixMicro()
 }
 
-// secretsOf reads the column secrets. The error does not hold its text.
+// secretsOf reads the column secrets. The error does not contain its text.
 func secretsOf(text string) (secrets []secret, err error) {
 	if err := json.Unmarshal([]byte(text), &secrets); err != nil {
 		return nil, fmt.Errorf("the secrets of a webhook: %w", err)
@@ -161,7 +161,7 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 			&e.Delivered, &e.Failures, &retry, &halted, &ok, &failed, &e.Error, &e.Waiting, &e.Dead, &since); err != nil {
 			return err
 		}
-		// Only how many: a list of endpoints is shown to operators, and secrets are shown once.
+		// Only their number: operators see this list, and a secret is shown only when it is made.
 		kept, err := secretsOf(secrets)
 		e.Secrets, e.Filter.Sources = len(signing(kept, now)), sourcesOf(sources)
 		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = moment(created), moment(retry), moment(halted), moment(ok), moment(failed), moment(since.Int64)
@@ -194,8 +194,8 @@ func (l Letter) row(webhook string) []any {
 	return []any{webhook, l.User, int64(l.Base), int64(l.Heard), int64(l.Seq), int64(l.Attempts), micros(l.FirstAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
 }
 
-// forget removes everything that webhooks hold of a user, and answers how many rows. A round that is under way may put a letter
-// back; the next pass of the erasure removes it.
+// forget removes everything that webhooks hold of a user, and returns the number of rows. A round that is under way may put a
+// letter back; the next pass of the erasure removes it.
 func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetLetters, user)
 }

@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// outcome is what a round changes in SQL. It is kept until it is on disk, and saving it again changes nothing: it has absolute
-// values but for delivered, which is added in the same transaction.
+// outcome is what a round changes in SQL. It is kept until it is stored, and saving it may be tried again: its values are
+// absolute, except delivered, which the same transaction adds.
 type outcome struct {
 	// readTo and fullTo only rise: every change up to readTo is settled or in a letter.
 	readTo    uint64
@@ -28,7 +28,7 @@ type outcome struct {
 	dropped   []services.UserID
 }
 
-// outcome says what a round changes. all: the items are all that is in the stream.
+// outcome returns the changes of a round. all says that the items are all that is left in the stream.
 //
 // The position moves up to the first change that was not tried. Changes behind it that were delivered are read again and sent
 // again under the same id, as at-least-once allows. Those that failed get a letter at once: it keeps their attempts.
@@ -103,7 +103,7 @@ func (o *outcome) fail(one item, now time.Time) {
 	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
 	}
-	// The last attempt is at the end of the day, not an hour behind it.
+	// The last attempt is at the end of the day, and not up to an hour after it.
 	end := letter.FirstAt.Add(outbound.GiveUp)
 	letter.DueAt = now.Add(outbound.Pause(letter.Attempts-1, outbound.LongestPause))
 	if end.Before(letter.DueAt) {
@@ -123,7 +123,7 @@ func (o *outcome) fail(one item, now time.Time) {
 }
 
 // waitingLetter keeps an item until its user is away. The longer the letter has waited, the less often the socket is checked.
-// Heard covers what the open socket has shown meanwhile, which does not alert afterwards.
+// Heard covers the items that the open socket has shown meanwhile: they do not alert afterwards.
 func waitingLetter(one item, now time.Time) Letter {
 	letter := Letter{User: one.user, Base: one.base, Heard: one.change.Seq, Seq: one.change.Seq, FirstAt: now}
 	if before := one.letter; before != nil && before.Attempts == 0 {
@@ -134,7 +134,7 @@ func waitingLetter(one item, now time.Time) Letter {
 }
 
 // save records a round, if this node still delivers the endpoint. It is not cut short by the end of ctx: a round that was sent
-// and not recorded is sent again. Whatever other error it returns, unsaved stays and Step tries again.
+// and not recorded is sent again. After any error but leases.ErrDeposed, unsaved stays and Step tries again.
 func (d *deliverer) save(ctx context.Context) error {
 	o := d.unsaved
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.s.cfg.Timeout)

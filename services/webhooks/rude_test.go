@@ -23,7 +23,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Whatever a receiver does, the event is kept and says what happened; afterwards the newest change arrives once.
+// Whatever a receiver does, the letter is kept with the error; afterwards the newest change arrives once.
 func TestRudeReceivers(t *testing.T) {
 	var redirected atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))
@@ -179,7 +179,7 @@ func TestOldSecretSignsNoMore(t *testing.T) {
 	}
 }
 
-// What counts is the address that is dialled: a name that leads to this machine is refused, and no byte is sent.
+// The guard checks the dialled address: a name that leads to this machine is refused, and no byte is sent.
 func TestNameOfAPrivateAddress(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -203,7 +203,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	sqltest.Equal(t, len(w.receiver.take()), 0)
 }
 
-// An endpoint that is refused says why.
+// The error of a refused endpoint says why.
 func TestAddRefuses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -276,7 +276,7 @@ func TestAddNeedsTheStream(t *testing.T) {
 	})
 }
 
-// A filter chooses changes and what is in them.
+// A filter chooses changes and the counts in them.
 func TestFilters(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -25,7 +25,7 @@ type answer struct {
 	status int           // HTTP's; 0: there was no answer
 	err    string        // why it counts as a failure; "" if it does not
 	gone   bool          // the receiver wants no more events
-	after  time.Duration // until when the receiver asks to wait; 0: it does not
+	after  time.Duration // how long the receiver asks to wait; 0: it does not
 	took   time.Duration
 }
 
@@ -36,7 +36,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		if err != nil {
 			return nil, err
 		}
-		// In here, because it may fail: the error then counts as that of the request, and is shown.
+		// Signed in here, because signing may fail: the error then counts as that of the request, and is shown.
 		signature, err := sign(id, now, text, secrets)
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		return request, nil
 	})
 	a := answer{status: got.Status, err: got.Err, after: got.After, took: got.Took}
-	// The specification has a receiver say so by 410. The endpoint rests until somebody replays it.
+	// By the specification, this answer means that the receiver wants no events. The endpoint rests until somebody replays it.
 	if a.status == http.StatusGone {
 		a.gone, a.err = true, "the receiver answered 410: it wants no more events"
 	}
@@ -61,7 +61,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 func sign(id string, now time.Time, text []byte, secrets []string) (string, error) {
 	var signatures []string
 	for _, secret := range secrets {
-		// The library's own error may say something of the secret.
+		// The library's own error may contain a part of the secret.
 		by, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {
 			return "", errors.New("a secret cannot be read")

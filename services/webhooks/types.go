@@ -13,7 +13,7 @@ import (
 
 // The limits of endpoints.
 const (
-	// A goroutine and a walk over the stream for each.
+	// Each costs a goroutine and a walk over the stream.
 	maxEndpoints = 50
 	MaxOverlap   = 30 * 24 * time.Hour
 	maxSecrets   = 5 // that sign at once
@@ -21,8 +21,8 @@ const (
 
 // Filter chooses the changes that an endpoint gets. The zero value chooses all.
 type Filter struct {
-	Away    bool     // only of users without an open socket; those who have one get theirs once they have closed it
-	Totals  bool     // only changes of the total, of quiet hours, and what alerts, without the counts behind the total
+	Away    bool     // only of users without an open socket; the others' changes are sent once they have closed it
+	Totals  bool     // only changes of the total or of quiet hours, and changes that alert; without the counts behind the total
 	Sources []string // only changes of these: SOURCE, or SOURCE:PART; none: all
 }
 
@@ -35,12 +35,12 @@ type Endpoint struct {
 
 	Secrets   int       // that sign now: two or more during the overlap of a rotation
 	Delivers  bool      // a node delivers
-	Node      string    // the last one that did
+	Node      string    // the last node that delivered
 	Delivered int       // events
 	Waiting   int       // users whose newest change failed, or waits until they are away
 	Dead      int       // users whose newest change was given up
 	Since     time.Time // the oldest change that was not read yet; zero if there is none
-	Failures  int       // requests that failed since the last one that did not
+	Failures  int       // requests that failed since the last success
 	RetryAt   time.Time // when it is tried again, if it is down
 	HaltedAt  time.Time // when the receiver answered 410 Gone; zero: it did not
 	OKAt      time.Time // the last delivery; zero: there was none
@@ -87,7 +87,7 @@ type endpoint struct {
 	Name    string
 	URL     string
 	Filter  Filter
-	secrets []secret // the newest first, also those that are over
+	secrets []secret // the newest first, expired ones included
 	since   uint64
 	readTo  uint64
 	fullTo  uint64
@@ -99,8 +99,8 @@ type endpoint struct {
 	halted   bool      // the receiver answered 410, until somebody replays
 }
 
-// Letter is what an endpoint has yet to get of one user. It has no event: that is made of the user's newest change when it is sent.
-// Base is the version up to which the endpoint has the user's changes, and Heard the one up to which an open socket alerted the user.
+// Letter records that an endpoint has yet to get a change of one user. It has no event: the event is made of the user's newest
+// change when it is sent. The endpoint has the user's changes up to Base; an open socket alerted the user of those up to Heard.
 type Letter struct {
 	User     services.UserID
 	Key      string // "" except in lists for operators
@@ -118,7 +118,7 @@ type Letter struct {
 // A name is part of each webhook-id and of the command line: no escaping is needed in either.
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// checkName is INVALID for a name that is no name of an endpoint.
+// checkName returns INVALID for a name that no endpoint can have.
 func checkName(name string) error {
 	if !nameForm.MatchString(name) {
 		return services.Errorf(services.Invalid, "name: %s is not a name of a webhook: up to 40 of a-z, 0-9 and - are allowed, not - first", services.Quote(name))
@@ -126,7 +126,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parts lists what a filter can name. types are those of site messages.
+// parts lists the names that a filter can have. types are those of site messages.
 func parts(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))
@@ -140,7 +140,7 @@ func parts(types []string) (names []string) {
 	return append(names, services.PartName(services.SourceConversations, services.MentionsPart))
 }
 
-// check is INVALID for a filter with an unknown name: it would choose nothing, silently.
+// check returns INVALID for a filter with an unknown name, which would silently choose nothing.
 func (f Filter) check(types []string) error {
 	known := parts(types)
 	for _, name := range f.Sources {
@@ -171,14 +171,14 @@ func (f Filter) wants(change stream.Change, base uint64) bool {
 	if !state.Quiet && state.NewestOf(f.has, base) != nil {
 		return true // also if the numbers are the same: one item was read, and another one came
 	}
-	// With Totals events show only the total and quiet hours: without a change of these it would be the same text again.
+	// With Totals events show only the total and quiet hours: without a change of these the event would be the same again.
 	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
 		return false
 	}
 	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.has(p.Source, p.Name) })
 }
 
-// String says the filter in the words of the command line.
+// String formats the filter in the words of the command line.
 func (f Filter) String() string {
 	var words []string
 	if f.Away {

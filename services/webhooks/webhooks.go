@@ -1,9 +1,9 @@
 // Package webhooks sends the changes of badges to endpoints of the host application, as requests signed by the Standard
 // Webhooks specification.
 //
-// The change stream is the queue: an endpoint is a position in it, and has a letter for each user whose newest change failed,
-// or waits until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number
-// of requests at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
+// The change stream is the queue: an endpoint has a position in it, and a letter for each user whose newest change failed, or
+// waits until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number of
+// requests at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
 //
 // It guarantees that each change of a user that the filter chooses is delivered once or more, or replaced by a newer one of the
 // user; that a user's versions arrive in their order, because at most one request for a user is under way; that every attempt
@@ -34,7 +34,7 @@ import (
 	"tidings/services/stream"
 )
 
-// Config is what webhooks need.
+// Config has the dependencies and settings of webhooks.
 type Config struct {
 	DB *sql.DB
 	// The stream that is read. While it is off, no endpoint is delivered.
@@ -42,9 +42,9 @@ type Config struct {
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
 
-	Node string // the name of this node
-	// Node is shown to operators. Types are those of the settings: a filter cannot name another.
-	Types []string // of site messages, for filters
+	Node string // the name of this node, which operators see
+	// The types of site messages in the settings: a filter cannot name another.
+	Types []string // for filters
 	Clock services.Clock
 	Log   *slog.Logger
 
@@ -54,10 +54,10 @@ type Config struct {
 }
 
 const (
-	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed
-	// after a quarter, so a round begins with at least three quarters of it: roundFor and one request more.
+	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed after a
+	// quarter, so at least three quarters of it are left when a round begins: enough for roundFor and one request more.
 	leaseBeside = 15 * time.Second
-	// It is also how soon the end of a pause is seen.
+	// poll is also the time until the end of a pause is noticed.
 	poll = 500 * time.Millisecond // for new changes
 )
 
@@ -107,7 +107,7 @@ func (s *Service) Stats() Stats {
 // On reports whether this node delivers: it does while the change stream is on. Otherwise it holds no lease.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
-// Any reports whether there is an endpoint: only then is the change stream written for webhooks.
+// Any reports whether there is an endpoint. Webhooks need the change stream only then.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	count := 0
 	_, err := s.db.One(ctx, countWebhooks, nil, &count)
@@ -117,14 +117,14 @@ func (s *Service) Any(ctx context.Context) (bool, error) {
 // wake makes this node look for endpoints now, rather than at its next look.
 func (s *Service) wake() { s.pool.Wake() }
 
-// Run delivers the endpoints that no other node does, until ctx ends.
+// Run delivers the endpoints that no other node delivers, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sender.client.CloseIdle()
 	s.warnWhileOff(ctx)
 	return s.pool.Run(ctx)
 }
 
-// warnWhileOff tells the operator of a node that was started without the stream while there are endpoints.
+// warnWhileOff warns the operator if this node was started without the stream although there are endpoints.
 func (s *Service) warnWhileOff(ctx context.Context) {
 	if s.On() {
 		return

@@ -15,8 +15,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Service is a push service. A test scripts its answers, and can restart it. It fails the test itself on what a real one would
-// not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards what is behind it.
+// Service is a push service. A test scripts its answers, and can restart it. It fails the test on errors that a real one would
+// not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards the fields below it.
 type Service struct {
 	t       testing.TB
 	public  string
@@ -116,7 +116,7 @@ func (s *Service) Status(status int) {
 	})
 }
 
-// Take empties the list of what arrived.
+// Take returns the requests that arrived since the last Take.
 func (s *Service) Take() []Arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
