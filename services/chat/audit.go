@@ -46,8 +46,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	}
 }
 
-// waitingAsOf counts unread messages in conversations one by one, as of the days of the states that are shown. It does not
-// use the positions that expiry has moved, because these are what the audit checks.
+// waitingAsOf counts unread messages in conversations one by one, as of the days of the shown states. It does not use the
+// positions that expiry has moved, because the audit checks these.
 func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]waiting, error) {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return make([]waiting, len(facts)), nil
@@ -133,7 +133,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		}
 		sums.Mentions += int(mentions)
 	}
-	// The sums move by differences, so an error in one of them would stay for ever.
+	// The sums move by differences, so an error in one of them would never go away.
 	if got.Unread != sums.Unread || got.Mentions != sums.Mentions {
 		differs = append(differs, "conversations: sums")
 	}

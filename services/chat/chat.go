@@ -154,7 +154,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal returns those of the others that the user may not involve in an operation.
+// refusal returns the users among others that the user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // apart refuses users if there is a block between them and the user.
@@ -267,8 +267,8 @@ func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	return cmd
 }
 
-// command is a member's act in a conversation. The member's own state is projected at once. Of several acts committed together
-// the last projection serves all, since it reads the row.
+// command is a member's command in a conversation. The member's own state is projected at once. If several are committed
+// together, the last projection serves all, since it reads the row.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),

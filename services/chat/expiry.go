@@ -29,7 +29,7 @@ func (a *agedMessages) of(id services.ConversationID, before time.Time, head int
 	return found.newest, known && a.before.Equal(before) && (found.newest < found.head || found.head == head)
 }
 
-// keep remembers what a search has found. Entries of an earlier day are of no use any more.
+// keep remembers the result of a search. Entries of an earlier day are of no use any more.
 func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest, head int64) {
 	const many = 100_000
 	a.mu.Lock()
@@ -182,7 +182,7 @@ func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64
 		}
 		if len(states) > 0 {
 			after = states[len(states)-1].Conversation
-			// Of one version, the state of the later day is the newer one: see lib_conversations.lua.
+			// Among states of one version, the state of the later day is the newer one: see lib_conversations.lua.
 			if _, err := s.putOn(ctx, states, today); err != nil {
 				return err
 			}

@@ -2,7 +2,7 @@ package chat
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user: their memberships and their messages, and not those of others.
+// Exports are the kinds of lines of an export of a user: the user's memberships and messages, and not other users' messages.
 var Exports = []export.Kind{
 	export.NewKind("groupPolicy", "policy text", "", `SELECT policy FROM group_policies WHERE user_number = $1`),
 	export.NewKind("conversation", "id conversation, kind text, title text, joinedAt time, leftAt time, muted bool, readUpTo number, mentions number", "c.id BIGINT",

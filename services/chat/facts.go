@@ -41,7 +41,7 @@ ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 
 	muted = FALSE, inside = FALSE, joined_at = excluded.joined_at, left_at = 0
 WHERE m.left_at > 0 RETURNING user_number`)
 
-	// base, k and mentions stay as they are: a member who left counts by left_at alone, and joining again sets them.
+	// base, k and mentions do not change: a member who left counts by left_at alone, and joining again sets them.
 	leaveMembers = sql.NewStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 RETURNING user_number`)
 
@@ -143,8 +143,8 @@ func scanConversation(scan func(...any) error, more ...any) (c Conversation, err
 	return c, err
 }
 
-// insertMembers adds users to a locked conversation and returns those who were not members before. New members have read
-// everything that is there.
+// insertMembers adds users to a locked conversation and returns the users who were not members before. New members have read all
+// existing messages.
 func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) (added []services.UserID, err error) {
 	list := make(sql.Rows, len(users))
 	for i, user := range users {

@@ -130,7 +130,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 	if _, err := lock(ctx, tx, id); err != nil {
 		return services.About("fromMessageId", err)
 	}
-	// An expired lease reads what was sent until it expired. If it were ended after this mark, it would undo the mark.
+	// The end of an expired lease marks read what was sent until then. If it came after this mark, it would undo the mark.
 	if _, err := endLeases(ctx, tx, id, user); err != nil {
 		return err
 	}
@@ -228,8 +228,8 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	return dropped > 0 || m != before, putState(ctx, tx, before, m)
 }
 
-// endLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read what
-// was sent until the last lease expired. next is when the next lease expires, zero when there is none.
+// endLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read the
+// messages that were sent until the last lease expired. next is when the next lease expires, zero when there is none.
 func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (next time.Time, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if services.CodeOf(err) == services.NotFound || m.Left {
@@ -257,7 +257,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
-	// Another job, or a device that left, was first. A lease of the past may end though nobody was inside: see enter.
+	// Another job, or a device that left, has ended the leases. A lease of the past may end though nobody was inside: see enter.
 	if ended == 0 {
 		return next, nil
 	}

@@ -63,7 +63,7 @@ var (
 // CONFLICT if the author is not a member.
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
-	// The program's clock, also for an event of the past: the load is what the server has to do now.
+	// The program's clock, also for an event of the past: the load is the present work of the server.
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
 	err = tx.Each(ctx, nextNumber, []any{id, tx.HappenedAt(), minute}, func(scan func(...any) error) error {
 		found = true
@@ -157,7 +157,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 		return c, false, err
 	case !found:
 		return c, false, services.Errorf(services.NotFound, "messageId: there is no %s", id.GlobalID())
-	// The author is a member, so what other members wrote is no secret to them.
+	// The author is a member, so other members' messages are no secret to them.
 	case writer != author:
 		return c, false, services.Errorf(services.Forbidden, "messageId: %s is not your message", id.GlobalID())
 	case at > 0:

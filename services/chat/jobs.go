@@ -83,8 +83,8 @@ func memberKey(id services.ConversationID, user services.UserID) string {
 	return id.String() + "/" + services.UserIDText(user)
 }
 
-// ofConversation makes a job's function of one that takes the conversation in the job's key. A key that cannot be read is the
-// job's own error: it is tried five times and then waits for an operator.
+// ofConversation makes the function of a job from one that takes a conversation, which the job's key names. A key that cannot be
+// read fails the job alone: it is tried five times and then waits for an operator.
 func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		id, err := services.ParseConversationID("key of "+job.Kind, services.GlobalID(services.ConversationType, job.Key))

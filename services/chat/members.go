@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Join is the command by which a user becomes a member of a ROOM; they have read what is there. Joining again changes nothing.
+// Join is the command by which a user becomes a member of a ROOM; the existing messages count as read. Joining again changes
+// nothing.
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if c.Kind != Room {
@@ -98,7 +99,7 @@ func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked 
 	return queued, func(ctx context.Context) error { return s.projectMember(ctx, id, blocker) }, nil
 }
 
-// remove takes members out of a conversation that is locked, and returns those who were members.
+// remove takes members out of a locked conversation, and returns the users who were members.
 func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) ([]services.UserID, error) {
 	if c.Kind == Direct {
 		return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and cannot be left; mute it", c.ID.GlobalID())

@@ -30,9 +30,9 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations that are counted on read: those that are watched on this node or
-// were read lately. They have no log entries, because each message would need one; instead every turn reads them from SQL. They only grow.
-// It is safe for concurrent use.
+// Sequences is this node's cache of the last sequences of conversations that are counted on read: those that are watched on this
+// node or were read lately. The sequences have no log entries, because each message would need one; instead every turn reads them
+// from SQL. A sequence only grows. Sequences is safe for concurrent use.
 type Sequences struct {
 	facts SequenceFacts
 	clock services.Clock
@@ -51,7 +51,7 @@ type Sequences struct {
 // sequence is the end of one conversation as this node last read it, or as its own commands left it. Both numbers only grow.
 type sequence struct {
 	number   int64
-	revision int64 // rises with every change of what messages and members show; only watchers of the conversation are notified
+	revision int64 // see Conversation.Revision; only watchers of the conversation are notified
 	// When a badge last used it: see sequencesKeptFor.
 	asked time.Time
 }
@@ -144,8 +144,7 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 	return counted
 }
 
-// Moved makes this node see its own message at once, before the next read of SQL. A conversation that nobody here asked for is
-// left out.
+// Moved makes this node see its own message at once, before the next read of SQL. A conversation that is not cached is left out.
 func (l *Sequences) Moved(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
@@ -208,7 +207,7 @@ func (w *watch) sum() (sum uint64) {
 	return sum
 }
 
-// raise moves a last sequence forward; one that is not ahead changes nothing. mu is held, and the conversation is known.
+// raise moves a last sequence forward; an older one changes nothing. mu is held, and the conversation is known.
 func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
@@ -233,8 +232,8 @@ func (l *Sequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that moved. It
-// runs beside the log, every half second, also when the log has not grown. One SELECT reads 1,000 of them.
+// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that
+// moved. It runs after the log, every half second, also when the log has not grown. One SELECT reads 1,000 of them.
 func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -277,7 +276,7 @@ func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) err
 		}
 		l.mu.Lock()
 		for _, one := range read {
-			// New here: nobody has counted by it yet, so nobody is notified. look notifies those who wait for it.
+			// New here: no count has used it yet, so nobody is notified. look notifies the users who wait for it.
 			if l.known[one.Conversation] == nil {
 				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
 				continue

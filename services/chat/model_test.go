@@ -122,8 +122,8 @@ func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	}
 }
 
-// own commits a member's own command, which must be refused for others. It must report a change if the model changes. It may
-// also report one that the model does not have: the end of an expired lease.
+// own commits a member's own command, which must be refused for others. It must report a change if the model changes. It may also
+// report a change that the model does not have: the end of an expired lease.
 func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
 	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
 		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())

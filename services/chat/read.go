@@ -92,7 +92,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
-	// All messages are read, and then those of other conversations are dropped: mostly there are none.
+	// All messages are read, and then those of conversations without a membership are dropped: mostly there are none.
 	found, err := messagesByID(ctx, s.Store, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {

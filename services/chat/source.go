@@ -150,8 +150,8 @@ func (s State) item(count int) services.Item {
 	return services.Item{ID: id, At: s.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id)}
 }
 
-// Newest explains the unread messages by the last active conversation that has some, and the mentions by the last active one that has
-// some. The two can differ.
+// Newest explains the unread messages by the last active conversation with unread messages, and the mentions by the last active
+// conversation with mentions. The two can differ.
 func (c Source) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}

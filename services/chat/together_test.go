@@ -28,7 +28,7 @@ func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 		}},
 	} {
 		n.Must(n.Sequences.look(t.Context()))
-		select { // what happened until now
+		select { // the tokens until now
 		case <-moved:
 		default:
 		}

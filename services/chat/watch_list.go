@@ -47,7 +47,7 @@ type listWatcher struct {
 // look reads the list, unless nothing changed that it shows. Only the goroutine of Derive calls it.
 func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
 	next := ListChange{w.last.States, w.last.More, badges, w.quiet.sum()}
-	// Badges change for many reasons. Only one that touches the list is worth reading it again.
+	// Badges change for many reasons. Only a change of the list is worth another read.
 	if w.last.Badges != nil && next.current(w.last) {
 		return next, nil
 	}
@@ -78,8 +78,8 @@ func (c ListChange) same(other ListChange) bool {
 	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
 }
 
-// mostQuiet bounds the conversations that one watcher of a list follows beside those of the badges: this node reads the head of
-// each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
+// mostQuiet bounds the conversations that one watcher of a list follows in addition to those of the badges: this node reads the
+// head of each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
 const mostQuiet = 1000
 
 // Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come

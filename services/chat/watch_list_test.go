@@ -127,7 +127,7 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	}
 }
 
-// A message that leaves the count by its age changes what the list shows as unread.
+// A message that leaves the count by its age changes the unread messages that the list shows.
 func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(c *projector.Config) {
 		c.Expiry = services.SourceExpiry{services.SourceConversations: 1}

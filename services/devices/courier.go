@@ -122,8 +122,9 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	return len(changes), err
 }
 
-// due lists devices to send to now, without those that are under way. Devices of a push service that can take no further request are left
-// out by the statement, so that they do not delay others. The limit has room for those that are under way, because they are due too.
+// due lists devices to send to now, without those that are under way. The statement leaves out devices of a push service that can
+// take no further request, so that they do not delay others. The limit has room for the devices under way, because they are due
+// too.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
@@ -144,7 +145,7 @@ func (c *courier) due(ctx context.Context) (list []row, err error) {
 	return slices.DeleteFunc(list, func(r row) bool { return c.underway[r.hash] }), nil
 }
 
-// begin begins requests to due devices, and settles those that need none. began says that there were any. The changes and the
+// begin begins requests to due devices, and settles devices that need none. began says that there were any. The changes and the
 // sockets are looked up for all devices at once.
 func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	list, err := c.due(ctx)
@@ -192,8 +193,8 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	return began, nil
 }
 
-// send sends one message, in a goroutine of its own. until is the end of the lease as begin found it: the request must not outlast it,
-// since another node might send a newer version to the device before this one arrives. held itself belongs to the goroutine of Step.
+// send sends one message, in a goroutine of its own. until is the end of the lease when begin ran: the request must not outlast
+// the lease, since another node might send a newer version to the device first. held itself belongs to the goroutine of Step.
 func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

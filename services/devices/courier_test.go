@@ -122,8 +122,8 @@ func TestQuietHours(t *testing.T) {
 	}
 }
 
-// With the setting, a user with an open socket is left out until it is closed; then the number comes, and what the socket showed
-// does not alert again.
+// With the setting, a user with an open socket is left out until it is closed; then the number comes, and items that the socket
+// showed do not alert again.
 func TestOpenSockets(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -201,7 +201,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 	})
 }
 
-// However many changes there are, a device gets one message for those that came while none was sent.
+// However many changes there are, a device gets one message for all changes that came while none was sent.
 func TestBurstIsOneMessage(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

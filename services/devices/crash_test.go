@@ -72,7 +72,7 @@ func (c *cluster) act() {
 	default:
 		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that sends
 	}
-	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // it wakes and records what it did
+	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // it wakes and records its outcomes
 		late := c.stopped[0]
 		c.stopped = c.stopped[1:]
 		if len(late.ended) > 0 {
@@ -115,7 +115,7 @@ func (c *cluster) quiet() {
 }
 
 // Nodes die between any two steps, push services fail at random, and browsers change hands: the versions of a browser rise, two
-// messages for it are never under way at once, and after quiet its last message is what its user has.
+// messages for it are never under way at once, and in the end its last message has its user's present number.
 func TestCrashBetweenAnySteps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -102,7 +102,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// On reports whether this node has keys. Without them it takes no lease: messages would be signed by nobody.
+// On reports whether this node has keys. Without them it takes no lease, because it can sign no message.
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another one has

@@ -84,7 +84,7 @@ var (
 	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
 		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
 
-	// The second and third count read only an index: of the devices that are due or wait, and of those that fail.
+	// The second and third count read only an index: of the devices that are due or wait, and of the devices that fail.
 	countDevices = sql.NewStatement("count devices", `SELECT (SELECT count(*) FROM devices), (SELECT count(*) FROM devices WHERE due_at > 0),
 		(SELECT count(*) FROM devices WHERE dead_at > 0 AND attempts > 0), (SELECT min(due_at) FROM devices WHERE due_at > 0),
 		delivered, failed, removed, node, until_us >= {database clock}, error FROM device_readers WHERE name = 'devices'`)

@@ -16,7 +16,7 @@ const (
 	maxLanes       = 10_000 // remembered
 )
 
-// lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
+// lanes bound the number of requests to each push service at once. They are lost with the node, which costs some requests. The
 // courier's mu guards them.
 type lanes struct {
 	most      int // requests at once to a push service that has accepted a message

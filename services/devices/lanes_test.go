@@ -8,8 +8,8 @@ import (
 	"tidings/services/outbound"
 )
 
-// A push service that has accepted nothing yet gets few requests at once, and all of these together no more than their share. Once it has
-// accepted a message it gets as many as are allowed.
+// A push service that has accepted nothing yet gets few requests at once, and all such services together get no more than their
+// share. Once a service has accepted a message it gets as many requests as are allowed.
 func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 	const most = 5
 	l, now := newLanes(most), time.Now()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(m.Run()) }
 
-// keys are those of all tests.
+// keys are the keys of all tests.
 var keys = func() Keys {
 	private, _, err := NewKeys()
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *world) lastOf(name string) int {
 	return m.Total
 }
 
-// counts are those of all devices.
+// counts are the numbers of all devices.
 func (w *world) counts(s *Service) Counts {
 	w.T.Helper()
 	return sqltest.Must(s.Counts(w.Ctx))(w.T)

@@ -26,7 +26,7 @@ const (
 	beside                  = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
 
-// message is what a service worker gets, as JSON. The names are those of BadgeChange in the schema. It is small: push services
+// message is the text for a service worker, as JSON. The names are those of BadgeChange in the schema. It is small: push services
 // take 4 KB with the encryption.
 type message struct {
 	Version string  `json:"version"`

@@ -97,7 +97,7 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
-// A browser belongs to the user who registered it last: the one before gets nothing there any more, and does not see it.
+// A browser belongs to the user who registered it last: the former user gets nothing there any more, and does not see it.
 func TestBrowserChangesItsUser(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -131,7 +131,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 	})
 }
 
-// A stranger who has come by an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
+// A stranger who knows an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
 // nobody registered, and the user of the browser keeps getting their numbers.
 func TestEndpointAloneSaysNothing(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {

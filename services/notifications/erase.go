@@ -16,7 +16,7 @@ var (
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
-	// Only causes that do not stand: one that the facts still support is left to the next pass.
+	// Only causes that do not stand: a cause that the facts still support is left to the next pass.
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
@@ -30,8 +30,8 @@ var (
 	boundOfCauses = erase.Bound("notification_causes", "recipient")
 )
 
-// Erase are the steps that remove a user's notifications, and undo those of others that the user caused, after the facts are
-// deleted. The order matters: host notifications with the user as the actor go first, so that nothing supports their causes.
+// Erase are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts
+// are deleted. The order matters: host notifications with the user as the actor go first, so that nothing supports their causes.
 var Erase = []erase.Step{
 	{Name: "told", Run: eraseTold},
 	{Name: "causes", Run: eraseActor},
@@ -72,8 +72,8 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.A
 	return eraseAllTold(ctx, tx, ids, err)
 }
 
-// eraseActor brings notifications of the next recipient in line with the facts, and deletes the causes of which the user is the
-// actor. It handles one page of one recipient at a time, because the recipient's other transactions wait.
+// eraseActor makes notifications of the next recipient agree with the facts, and deletes the causes with the user as the actor.
+// It handles one page of one recipient at a time, because the recipient's other transactions wait.
 func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	end, last, err := boundOfCauses(ctx, tx, at.After)
 	if err != nil {

@@ -2,8 +2,8 @@ package notifications
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: so each line
-// has one actor and action, which a row of the list groups. Hidden causes are lines too, as they are data of the recipient.
+// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: a line has one
+// actor and one action, and a row of the list may group several. Hidden causes are lines too, as they are data of the recipient.
 var Exports = []export.Kind{
 	// The ID is the position of the group's first cause, else of its newest, else of the cause itself: an earlier release
 	// inserted groups without a first, and a group whose causes were all undone has no newest. NULL is a field that the category

@@ -134,7 +134,7 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
 )
 
-// held is the row of a cause in notification_causes. Its position and half day never change, so that what was seen stays seen.
+// held is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
 type held struct {
 	place    services.PostID
 	bucket   int64

@@ -74,7 +74,7 @@ type mark struct {
 	kept           bool // readTo or undoTo changed: the row is saved. The version stays, as a rise could reveal a hidden cause
 }
 
-// lockedCounters are the locked counters of a transaction, with the rows as they were read under the lock. save writes those that changed.
+// lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.
 type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and that of the states which save returns.

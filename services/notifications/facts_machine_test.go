@@ -314,9 +314,9 @@ func (p *panel) walk(only filter) []Notification {
 	}
 }
 
-// TestNotificationsAgainstModel creates and undoes every kind of cause, delivers their jobs late, twice and in any order,
-// lets days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list. In
-// the end, when every job has run, the notifications are those of the facts.
+// TestNotificationsAgainstModel creates and undoes every kind of cause, delivers their jobs late, twice and in any order, lets
+// days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list. In the end,
+// when every job has run, the notifications agree with the facts.
 func TestNotificationsAgainstModel(t *testing.T) {
 	histories.Fewer(t, 4)
 	eachBundle(t, func(b *bundle) {

@@ -49,7 +49,7 @@ SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notifica
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
-	// undo_to rises too, so that an undo does not make unread what was read individually since.
+	// undo_to rises too, so that an undo does not make groups unread that were read individually since.
 	markGroupsRead = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
@@ -117,7 +117,7 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
-	// The newest position, or one that may have been shown and deleted since, needs no row.
+	// The newest position needs no row, and a position that may have been shown and deleted since has none.
 	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
@@ -197,7 +197,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
-		if h.undoAt != 0 { // an undo would make unread what this mark has read
+		if h.undoAt != 0 { // an undo would make the groups unread that this mark has read
 			h.undoAt, h.changed = 0, true
 		}
 		return b.save(ctx)
@@ -250,7 +250,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	return list, nil
 }
 
-// notYours is the error for an ID that is not in the user's list: the same for another user's ID and for one that never existed.
+// notYours is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.
 func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// listed is what the list of user 1 shows.
+// listed is the first page of the list of user 1.
 func (b *bundle) listed(only filter, categories ...services.Category) []Notification {
 	b.T.Helper()
 	if len(categories) == 0 {
@@ -222,8 +222,8 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 	})
 }
 
-// The line of two likes falls back to the position of the first one when the second is undone. The first was also shown, so
-// a mark of what was shown covers it, and nothing that came later.
+// The line of two likes falls back to the position of the first one when the second is undone. The first was also shown, so a
+// mark of the shown position covers it, and nothing that came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		upTo := func(shown services.PostID) readMark {
@@ -327,7 +327,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 	})
 }
 
-// "Mark all read" also marks undone causes: one that comes back is read.
+// "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()

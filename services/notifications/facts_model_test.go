@@ -177,8 +177,8 @@ func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	return top
 }
 
-// standing are the positions of the causes that count. A line shows all of its causes: when the newest is undone, the line
-// falls back to the position of one that was also shown.
+// standing are the positions of the causes that count. A line shows all of its causes: when the newest is undone, the line falls
+// back to the position of another cause that was also shown.
 func (m *panelModel) standing() (places []services.PostID) {
 	for _, k := range m.known {
 		if k.standing {
@@ -264,7 +264,7 @@ func (m *panelModel) unread(place services.PostID) {
 	m.versions[of.category]++
 }
 
-// list is what the panel shows: the newest event first, whatever the order of arrival.
+// list is the list of the panel: the newest event first, whatever the order of arrival.
 func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	clusters := map[cluster][]Cause{}
 	for c, k := range m.known {

@@ -63,7 +63,7 @@ func (b *bundle) remove(post services.PostID) {
 	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
 }
 
-// apply brings causes in line with the facts.
+// apply makes causes agree with the facts.
 func (b *bundle) apply(causes ...Cause) (states []State) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
@@ -231,8 +231,8 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 	})
 }
 
-// Transactions that name the same recipients in different orders wait for each other, and each sees the effect of the one
-// before: no version is assigned twice and no like is lost.
+// Transactions that name the same recipients in different orders wait for each other, and each sees the effect of the former
+// holder of the lock: no version is assigned twice and no like is lost.
 func TestApplyCausesAtOnce(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		const recipients, workers, rounds = 5, 6, 15

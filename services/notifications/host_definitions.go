@@ -14,7 +14,7 @@ import (
 const LogKind = "category"
 
 var (
-	// One statement reads one snapshot: the version belongs to exactly the definitions beside it.
+	// One statement reads one snapshot: the version belongs to exactly the definitions in the same rows.
 	readDefinitions = sql.NewStatement("categories of the host", `
 SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 0), COALESCE(c.grouped, FALSE), COALESCE(c.mode, 0)
 FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
@@ -157,7 +157,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		if _, err := tx.Run(ctx, removeDefinition, string(name), tx.Now); err != nil {
 			return nil, err
 		}
-		// In the same transaction: a crash after it leaves the job, without which the name would be taken for ever.
+		// In the same transaction: after a crash the job is there. Without it the name would be taken for ever.
 		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
 			return nil, err
 		}
@@ -191,7 +191,7 @@ func (s *Service) Definitions(ctx context.Context) (list []Definition, err error
 	return list, err
 }
 
-// Begin loads the definitions, and defines those of the configuration, before the node serves.
+// Begin loads the definitions, and defines the categories of the configuration, before the node serves.
 func (s *Service) Begin(ctx context.Context) error {
 	if err := s.Memory.refresh(ctx); err != nil {
 		return err

@@ -59,8 +59,8 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 // purgeJob deletes the notifications of a removed category.
 func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
 
-// notifyChunk writes the rows of a chunk and projects their counts. A repetition writes nothing and projects the counts as they
-// are then. A notification that was withdrawn before is not written at all.
+// notifyChunk writes the rows of a chunk and projects their counts. A repetition writes nothing and projects the present counts.
+// A notification that was withdrawn before the job ran is not written at all.
 func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	var chunk hostChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -91,8 +91,8 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	return s.project(ctx, states)
 }
 
-// withdraw takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written any more: see
-// lockForNotify. The command has changed the facts already; this brings the rows in line with them, as after an unlike.
+// withdraw takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written any more:
+// see lockForNotify. The command has changed the facts already; withdraw makes the rows agree with them, as after an unlike.
 func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause

@@ -18,7 +18,7 @@ import (
 type Memory struct {
 	db  *sql.DB
 	log *changelog.Follower
-	// install tells the reader of documents which fields there are. nil: nobody reads documents.
+	// install tells the reader of documents the fields of the host categories. nil: nobody reads documents.
 	install func(*services.HostCategories)
 	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.
 	current atomic.Pointer[services.HostCategories]
@@ -118,9 +118,9 @@ func hostNames(hosts []services.HostCategory) []services.Category {
 	return names
 }
 
-// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the
-// days of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and
-// expires as those of Tidings do.
+// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the days
+// of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and expires
+// like the categories of Tidings.
 func ParseConfigured(items []string) (list []services.HostCategory, reason string) {
 	for _, item := range items {
 		category, reason := parseConfigured(item)

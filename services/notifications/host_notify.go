@@ -25,12 +25,12 @@ const (
 // HostNotification is a notification that the host application sends in one of its categories. All recipients get the same text.
 type HostNotification struct {
 	Category services.Category
-	To       []string        // the keys of 1 to 10,000 users; one that is named twice gets it once
-	Actor    services.UserID // the user who did it, who is not notified; 0: nobody
+	To       []string        // the keys of 1 to 10,000 users; a user who is named twice gets it once
+	Actor    services.UserID // the user whose action it is, who is not notified; 0: nobody
 	About    services.Object // a post or a show, or the zero value
 	Title    string
 	Body     string // "" for none
-	GroupKey string // in a grouped category those of one key in one half day are one row; "" for none
+	GroupKey string // in a grouped category, notifications with one key in one half day are one row; "" for none
 }
 
 // CheckRecipients checks the number of recipients of a notification. Callers check it before they create the users.

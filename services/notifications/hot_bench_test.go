@@ -40,9 +40,9 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 	return cmds
 }
 
-// BenchmarkHotRecipient measures likes of one user by everybody, in batches as ingest commits them, while a worker projects
-// them: how many likes a second are accepted, how many are projected, and what a badge query of another user costs before
-// and meanwhile.
+// BenchmarkHotRecipient measures likes of one user by everybody, in batches as ingest commits them, while a worker projects them:
+// the number of likes that are accepted and projected in a second, and the time of a badge query of another user before and
+// meanwhile.
 func BenchmarkHotRecipient(b *testing.B) {
 	w := newNode(fanouttest.New(b, fanouttest.Options{}))
 	users := w.Users(2)
@@ -51,7 +51,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	w.Must(w.Projector.Refill(b.Context(), author))
 	read := func() time.Duration {
 		started := time.Now()
-		w.Document(other) // what a badge query reads
+		w.Document(other) // the read of a badge query
 		return time.Since(started)
 	}
 	var before, during []time.Duration

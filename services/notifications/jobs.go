@@ -68,8 +68,8 @@ func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 	return made, nil
 }
 
-// ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from them.
-// Every change of those enqueues it.
+// ActorJob makes a recipient's notifications of one actor agree with the recipient's blocks and with the items hidden from the
+// recipient. Every change of a block or a hide enqueues it.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
 }
@@ -204,7 +204,7 @@ func projectLater(states []State, now time.Time) []jobs.NewJob {
 // causesPerPage is how many causes of one actor one transaction handles, while the recipient's other transactions wait.
 const causesPerPage = 1000
 
-// RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the counts. A
+// RecountActor makes all notifications that one actor caused for a recipient agree with the facts, and projects the counts. A
 // repetition changes no rows and still projects the counts. If the actor liked everything, it takes many pages.
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {

@@ -87,8 +87,8 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}), nil
 }
 
-// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list. It counts
-// again only beyond what was seen: see markUnread.
+// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list. It counts again
+// only if it is beyond the seen position: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.all(), id)

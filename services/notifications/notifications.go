@@ -67,7 +67,7 @@ func New(cfg Config) *Service {
 		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
 		configured: cfg.Categories, causesOfAPage: causesPerPage,
 	}
-	// Without Redis nobody reads documents, so nobody has to know their fields.
+	// Without Redis nobody reads documents, so nobody needs to know their fields.
 	var install func(*services.HostCategories)
 	if cfg.Redis != nil {
 		install = cfg.Redis.SetCategories

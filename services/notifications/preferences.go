@@ -46,7 +46,7 @@ type CategoryPreference struct {
 	Preference
 }
 
-// PreferenceChange is a change of a preference. A nil field leaves that part as it is. Usual takes precedence over Mode.
+// PreferenceChange is a change of a preference. A nil field leaves that part unchanged. Usual takes precedence over Mode.
 type PreferenceChange struct {
 	Mode   *services.CategoryMode
 	Usual  bool // the category counts again by its definition

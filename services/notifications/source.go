@@ -32,7 +32,7 @@ func (Source) Name() string { return "notifications" }
 // Key is the source's key.
 func (Source) Key() services.Source { return services.SourceNotifications }
 
-// Part is the count of the i-th category; those of the host application come last. nil ends the parts.
+// Part is the count of the i-th category; the host application's categories come last. nil ends the parts.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	if i < len(services.Categories) {
 		return badges.Notifications.Of(services.Categories[i])
@@ -170,7 +170,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	// A position begins with its time, so those of causes since then are at least the first ID of that moment.
+	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
 	first, all := services.PostIDAt(since), preferences.counted(s.memory.all())
 	page, err := readPage(ctx, s.db, listQuery{
 		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Now()),

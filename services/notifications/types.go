@@ -78,7 +78,7 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// everyActor reports whether the cause stands for those of all actors: one job of a deleted post withdraws all likes of the post.
+// everyActor reports whether the cause stands for the causes of all actors: one job of a deleted post withdraws all its likes.
 func (c Cause) everyActor() bool { return c.Actor == 0 && !c.Category.IsHostCategory() }
 
 // post is the post or host notification that is the cause, 0 if there is none. Its ID is more precise than the cause's time.

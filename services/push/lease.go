@@ -126,7 +126,7 @@ func (h *Hub) leave(ctx context.Context, users []*user) {
 	now := h.now()
 	for _, u := range users {
 		u.leaving, u.on, u.leased = false, false, err != nil
-		// They came back during Leave, and could not enter: the next read enters, and finds what was missed.
+		// They came back during Leave, and could not enter: the next read enters, and finds the missed changes.
 		if len(u.watchers) > 0 {
 			h.dirty(u, now)
 		}

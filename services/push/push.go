@@ -74,7 +74,7 @@ type Stats struct {
 	Online       int    // users with a watcher
 	Watchers     int    // open channels
 	Delivered    uint64 // states put into channels
-	Conflated    uint64 // those of them that a newer state replaced before they were received
+	Conflated    uint64 // states of Delivered that a newer state replaced before they were received
 	Repairs      uint64 // users that reconciliation found with a stale or lost state
 	Conflicts    uint64 // users with two different states under one version
 	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counts
@@ -123,7 +123,7 @@ func WithWake(ctx context.Context, consumer services.Consumer) context.Context {
 	return context.WithValue(ctx, wakeKey{}, consumer)
 }
 
-// consumerFrom returns what WithWake has put into ctx; nil without it.
+// consumerFrom returns the consumer that WithWake has put into ctx; nil without it.
 func consumerFrom(ctx context.Context) services.Consumer {
 	consumer, _ := ctx.Value(wakeKey{}).(services.Consumer)
 	return consumer

@@ -53,7 +53,7 @@ type user struct {
 	cause     trace.Cause // the last span whose change is not rendered yet
 }
 
-// stage is how far a watcher has been served.
+// stage is the progress of serving a watcher.
 type stage uint8
 
 const (

@@ -37,7 +37,7 @@ WITH bounds AS MATERIALIZED (
 SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
 WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bound`)
 
-	// The limit inside bounds what is read of each view.
+	// The inner LIMIT bounds the items that are read of each view.
 	countNewer = sql.NewStatement("count new items of views", `
 SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// counted is how many views count in the badges of a user: those that they touched last. It bounds what one count reads: 200
-	// ranges of at most countedItems + 1 items.
+	// counted is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
+	// 200 ranges of at most countedItems + 1 items.
 	counted = 200
 	// countedItems is how many new items of one view count.
 	countedItems = services.DisplayCap + 1
@@ -34,7 +34,7 @@ ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.t
 	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 RETURNING position`)
 
-	// dropOldest takes the view beyond the limit out of the count: the one whose last touch is the oldest.
+	// dropOldest takes the view beyond the limit out of the count: the view whose last touch is the oldest.
 	dropOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
 WHERE user_number = $1 AND (view_code, view_id) = (SELECT l.view_code, l.view_id FROM user_access_log l
 	WHERE l.user_number = $1 AND l.touched > 0 ORDER BY l.touched DESC LIMIT 1 OFFSET $2)
@@ -59,7 +59,7 @@ WITH views AS MATERIALIZED (
 SELECT user_number, CAST(max(ver) + sum(seq) AS BIGINT), CAST(sum(CASE WHEN items < $2 THEN items ELSE $2 - 1 END) AS BIGINT), max(items)
 FROM views GROUP BY user_number`)
 
-	// newInViews counts the items after a time, or, if it is negative, after what the user has seen.
+	// newInViews counts the items after a time, or, if it is negative, after the user's position in each view.
 	newInViews = sql.NewStatement("new items in each view of a user", `
 WITH views AS MATERIALIZED (
 	SELECT l.view_code, l.view_id, CASE WHEN CAST($2 AS BIGINT) < 0 THEN l.position ELSE CAST($2 AS BIGINT) END AS bound
@@ -115,7 +115,7 @@ func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) e
 	return err
 }
 
-// readCounts counts the new items in the views of users, those of one view up to countedItems. A user who never touched a view is
+// readCounts counts the new items in the views of users, in each view up to countedItems. A user who never touched a view is
 // absent. The version rises with every touch of the user and with every change of a view that counts.
 func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]services.ViewsState, error) {
 	states := make(map[services.UserID]services.ViewsState, len(users))

@@ -30,7 +30,7 @@ func itemJob(view View, item string) (jobs.NewJob, error) {
 	return jobs.Keyed(jobItem, string(key)), nil
 }
 
-// runItem brings one item in line. A job that failed before may have left a refill half done, so it ends that too.
+// runItem makes one item agree with the facts. A job that failed before may have left a refill half done, so it ends that too.
 func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 	var parts [3]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
@@ -103,8 +103,8 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	return true, nil
 }
 
-// rebuild makes views from the facts: lost ones, and those that lost so many items that they are too short. If something was removed from a
-// view meanwhile, the view is read once more.
+// rebuild makes views from the facts: lost views, and views that lost so many items that they are too short. If something was
+// removed from a view meanwhile, the view is read once more.
 func (s *Service) rebuild(ctx context.Context, views []View) error {
 	return jobs.Merge[[]redis.Stamp, []newestItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
@@ -125,7 +125,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 			if err != nil {
 				return false, err
 			}
-			// Only those that were refused. The others are done.
+			// Only the views that were refused. The others are done.
 			var again []View
 			for i, result := range results {
 				if result.Status != redis.Applied {

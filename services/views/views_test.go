@@ -200,7 +200,7 @@ func TestBadViews(t *testing.T) {
 	}
 }
 
-// Readers on two devices, and items that come, move and go: the new items are those of a simple model.
+// Readers on two devices, and items that come, move and go: the new items agree with a simple model.
 func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 	histories.Fewer(t, 5)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0

@@ -58,7 +58,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err := s.needStream(ctx); err != nil {
 		return "", err
 	}
-	// Read the head before the endpoint exists: a change in between comes to the endpoint, which is the safe side.
+	// Read the head before the endpoint exists: a change in between is sent to the endpoint, which is the safe side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
 		return "", err

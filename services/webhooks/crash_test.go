@@ -62,7 +62,7 @@ func (c *cluster) act(users []services.UserID) {
 	default:
 		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that delivers
 	}
-	if len(c.late) > 0 && c.random.IntN(3) == 0 { // it wakes and records what it did
+	if len(c.late) > 0 && c.random.IntN(3) == 0 { // it wakes and records its round
 		late := c.late[0]
 		c.late = c.late[1:]
 		if late.unsaved != nil {
@@ -83,8 +83,8 @@ func (c *cluster) takeOver() {
 	c.nodes[c.random.IntN(len(c.nodes))] = next
 }
 
-// Nodes die between any two steps, and receivers fail at random: versions arrive in their order, one id is one version, and after
-// quiet everybody's last accepted event is what they have.
+// Nodes die between any two steps, and receivers fail at random: versions arrive in their order, one id is one version, and in
+// the end the last accepted event of each user has their present badges.
 func TestCrashBetweenAnySteps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -67,7 +67,8 @@ type item struct {
 }
 
 // Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
-// Redis, and the round is tried again; those of receivers are in the items. ErrDeposed if the endpoint is gone or another node's.
+// Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another
+// node's.
 func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err := d.held.Hold(ctx); err != nil {
 		return 0, err
@@ -148,7 +149,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	for i, letter := range waiting {
 		users[i] = letter.User
 	}
-	// A letter has no text: what is sent is the user's newest change, which replaces the one that failed.
+	// A letter has no text: the user's newest change is sent, which replaces the failed one.
 	newest, err := d.s.cfg.Stream.Of(ctx, users)
 	if err != nil {
 		return nil, nil, err
@@ -193,7 +194,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 			return items, false, nil // it changed since the letters were read: it comes with the next round, and so does all behind it
 		}
 		one := item{user: change.User, change: change, base: max(e.fullTo, d.sent[change.User]), letter: of[change.User], fresh: true}
-		// The letter knows better than the position what the endpoint has: changes before the position may have failed.
+		// The letter knows the endpoint's version better than the position does: changes before the position may have failed.
 		if one.letter != nil {
 			one.base, one.heard = one.letter.Base, one.letter.Heard
 		}
@@ -233,7 +234,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 }
 
 // send makes the requests of a round, some at once, in the order of the items. It begins none after roundFor, or once the
-// endpoint is down; those items stay untouched. It returns the failures since the last success, those of earlier rounds included.
+// endpoint is down; the remaining items stay untouched. It returns the failures since the last success, including earlier rounds.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
 	workers, down := d.s.cfg.Requests, e.failures >= breaker
@@ -299,7 +300,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	// All requests have ended, so the fates and answers can be read without the lock.
 	group.Wait()
 	failures = int(recent.Load())
-	if !down { // requests that failed beside the one that made it down are no further trials: the first pause is the shortest
+	if !down { // requests that failed together with the one that made it down are no further trials: the first pause is the shortest
 		failures = min(failures, breaker)
 	}
 	return failures

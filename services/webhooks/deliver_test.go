@@ -93,7 +93,7 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 	})
 }
 
-// A user whose events fail is tried again with growing pauses under one id, holds nobody else, and gets the newest change.
+// A user whose events fail is tried again with growing pauses under one id, delays nobody else, and gets the newest change.
 func TestOneUserFails(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -322,7 +322,8 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 	})
 }
 
-// A receiver that says it is gone gets nothing more until it is replayed; one that asks to wait is left alone for as long.
+// A receiver that says it is gone gets nothing more until it is replayed; a receiver that asks to wait gets nothing for that
+// time.
 func TestGoneAndRetryAfter(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -21,7 +21,7 @@ type event struct {
 	Data      any    `json:"data"`
 }
 
-// badges are the data of a ChangedEvent. The names are those of BadgeChange in the schema, so that an application reads both by one type.
+// badges are the data of a ChangedEvent, with the names of BadgeChange in the schema: an application reads both by one type.
 type badges struct {
 	UserID  string   `json:"userId"`
 	Key     string   `json:"key"`

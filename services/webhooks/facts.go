@@ -54,7 +54,7 @@ var (
 			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
 		WHERE name = $1 AND token = $2`)
 
-	// One letter for each user: the newest replaces the one before.
+	// One letter for each user: the newest replaces the former one.
 	putLetters = sql.NewInsertion("put letters", "webhook_letters",
 		"webhook TEXT, user_number BIGINT, base BIGINT, heard BIGINT, seq BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, status BIGINT, error TEXT",
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
@@ -88,7 +88,7 @@ var (
 		FROM webhook_letters l JOIN users u ON u.number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at > $2 ORDER BY l.dead_at DESC, l.user_number LIMIT $3`)
 
-	// attempts 1 and first_at now give the letter a whole day again, and keep it among those that failed.
+	// attempts 1 and first_at now give the letter a whole day again, and keep it among the failed letters.
 	replayAll = sql.NewStatement("replay dead letters", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2 WHERE webhook = $1 AND dead_at > 0`)
 
 	replayOne = sql.NewStatement("replay a dead letter", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2

@@ -64,7 +64,8 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fate == delivered {
 			o.delivered++
-			// Beyond the bound a user counts as one who has only the changes up to full_to: an alert may come twice.
+			// Beyond the bound, the user's entry is missing, and only the changes up to full_to are known: an alert may come
+			// twice.
 			if len(d.sent) < mostSent {
 				d.sent[one.user] = one.change.Seq
 			}
@@ -79,7 +80,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 	o.recovered = e.failures >= breaker && failures < breaker
 	// A round that tried nothing is no reason for a pause.
 	if o.failures >= breaker && o.delivered+o.failed > 0 {
-		// The longer of the pause and what the receiver asked for.
+		// The longer of the pause and the wait that the receiver asked for.
 		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-breaker, outbound.LongestDown)))
 	}
 	return o

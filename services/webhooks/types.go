@@ -160,8 +160,8 @@ func (f Filter) has(source services.Source, part string) bool {
 	return slices.Contains(f.Sources, string(source)) || slices.Contains(f.Sources, services.PartName(source, part))
 }
 
-// wants reports whether an endpoint that has all changes of the user up to base gets a change. It looks at what changed after
-// base, and not only in the last change: the endpoint may have missed changes between the two.
+// wants reports whether an endpoint that has all changes of the user up to base gets a change. It looks at all changes after
+// base, and not only at the last one: the endpoint may have missed changes between the two.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
 	// The endpoint has this very change: a round was repeated, or the letter was delivered after the change was read.
@@ -196,7 +196,7 @@ func (f Filter) String() string {
 	return strings.Join(words, " ")
 }
 
-// eventID is the same for every attempt to deliver a version, by any node, so that receivers can drop what they have.
+// eventID is the same for every attempt to deliver a version, by any node, so that receivers can drop duplicates.
 func eventID(webhook string, seq uint64) string {
 	return fmt.Sprintf("%s_%s", webhook, stream.VersionText(seq))
 }

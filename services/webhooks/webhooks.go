@@ -69,7 +69,7 @@ type Service struct {
 	sender *sender
 	batch  int // changes of one round
 
-	// Of this node since its start, for metrics; the rows of endpoints have those of all nodes.
+	// Since the start of this node, for metrics; the rows of endpoints have the numbers of all nodes.
 	delivered, failed atomic.Uint64
 }
 

@@ -48,7 +48,8 @@ func NewBrowser(endpoint string) *Browser {
 	}
 }
 
-// Message is what a service worker gets. It is declared here once more, so that a change of the product's declaration is found.
+// Message is the text for a service worker. It is declared here once more, so that a change of the product's declaration is
+// found.
 type Message struct {
 	Version, UserID string
 	Total           int

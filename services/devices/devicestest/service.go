@@ -157,7 +157,7 @@ func (s *Service) Under() (n int) {
 	return n
 }
 
-// arrive notes a request, and finds what to do with it.
+// arrive checks and records a request, and returns its message and the scripted answer.
 func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(http.ResponseWriter, *http.Request, Message) bool, err error) {
 	s.mu.Lock()
 	// Decrypt without the lock: requests of many browsers arrive at once.

@@ -47,7 +47,7 @@ func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts
 	return documents[0].Notifications
 }
 
-// Subjects are what the notifications in one category of a user's list are about, the newest first.
+// Subjects are the subjects of the notifications in one category of a user's list, the newest first.
 func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.PostID) {
 	w.TB.Helper()
 	lines, err := w.Store.Lines(w.TB.Context(),
