@@ -69,9 +69,9 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		}
 		return err
 	})
-	// Recalled ones count nowhere any more: they only lose their author.
+	// Recalled messages count nowhere any more: they only lose their author.
 	if err == nil && len(standing) > 0 {
-		// As their author would recall them: their texts go, and they stop counting for everyone.
+		// The texts are deleted and the messages stop counting for everyone, as if their author recalled them.
 		err = withdraw(ctx, tx, c, standing, at.User)
 	}
 	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // recalled before: it only loses its author
@@ -84,7 +84,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		return done, err
 	}
 	done = erase.Done{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
-	// There may be more of them in this conversation.
+	// There may be more messages of the user in this conversation.
 	if len(messages) == limit {
 		done.After = at.After // continue with this conversation
 	} else {

@@ -73,7 +73,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	for i, place := range old {
 		aged[i] = states[place]
 	}
-	// The first waiting message is too old: find the last that is, and count from there, as if the user had read up to it.
+	// The first waiting message is too old: find the newest that is, and count from there, as if the user had read up to it.
 	numbers, err := s.newestBefore(ctx, aged, since)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
 		return err
 	}
-	// The first unread message after that one decides when the next one expires.
+	// The first unread message after the newest too old one decides when the next message expires.
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// In the order of scanConversation. The load is the greater of this minute's and the last minute's messages: at the start of
-	// a minute the count of the new one says nothing yet.
+	// In the order of scanConversation. The load is the greater of the messages of this minute and of the last one: at the start
+	// of a minute, the new count is always small.
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
@@ -52,7 +52,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 	// The revision rises, so that watchers of the conversation read the new members.
 	countMembers = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
-	// The version fences a pass that began before another change of the way.
+	// The version refuses a pass that began before another change of the way.
 	setWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)

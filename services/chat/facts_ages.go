@@ -50,14 +50,15 @@ func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]tim
 	})
 }
 
-// search is a search for the newest message of a conversation that was sent before a time. past is the number of a message from before
-// the time; notYet is one from after it, or the number after the newest message. The search ends when nothing is between them.
+// search is a search for the newest message of a conversation that was sent before a time. past is the number of a message from
+// before the time; notYet is the number of a later message, or the number after the newest message. The search ends when nothing
+// is between the two.
 type search struct {
 	conversation services.ConversationID
 	past, notYet int64
 }
 
-// searchNewestBefore finds for each search the newest message from before a time: its number is the field past afterwards. Times rise with
+// searchNewestBefore finds for each search the newest message from before a time: afterwards past is its number. Times rise with
 // numbers, so each round narrows the ranges, and few messages are read. Searches of several conversations share their statements.
 func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, before time.Time) error {
 	// Each round trip divides the ranges by 17: a million messages take five.
@@ -119,7 +120,7 @@ type waiting struct {
 	Oldest           time.Time // when the oldest unread message was sent
 }
 
-// countUnread counts messages one by one for each state: those above its position that were sent at its time in since or
+// countUnread counts, for each state, the messages above its position one by one: those that were sent at its time in since or
 // later.
 func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, since []time.Time) ([]waiting, error) {
 	asked, counts := make(sql.Rows, len(states)), make([]waiting, len(states))

@@ -84,7 +84,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
-	// Checked after the number was taken: the error for a user who is no member rolls it back.
+	// Checked after the number was taken: for a user who is no member, the error rolls the number back.
 	m, err := lockState(ctx, tx, id, author)
 	if err != nil {
 		return message, c, nil, err

@@ -176,7 +176,7 @@ func (s *Service) markIdle(ctx context.Context, id services.ConversationID) erro
 // pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then
 // each message is still projected to each member, so it does not matter which of them have the flag.
 func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
-	// Locked only to read it as the newest transaction left it; the pass itself holds no lock, for it may take long.
+	// The lock makes the read see the newest transaction. The pass itself holds no lock, because it may take long.
 	var c Conversation
 	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
 	if err := s.Store.Write(ctx, read); err != nil {
@@ -267,8 +267,8 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 	}
 }
 
-// endExpired ends a user's expired leases on a conversation, which say that the user has it open. Each lease has its own job, so
-// endExpired plans none.
+// endExpired ends a user's expired leases on being inside a conversation. Each lease has its own job, so endExpired enqueues no
+// job for another lease.
 func (s *Service) endExpired(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := endLeases(ctx, tx, id, user); err != nil {

@@ -18,7 +18,7 @@ type Mark struct {
 	Token string             // "" for none: see ReadToken
 }
 
-// tokenFormat is the first byte of every token. Clients keep tokens for long, so another layout takes another byte.
+// tokenFormat is the first byte of every token. Clients keep tokens for long, so another layout needs another byte.
 const tokenFormat = 1
 
 // tokenLength is the length of: format, conversation, user, generation, number.

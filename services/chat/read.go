@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Place is a position in the list of a user's conversations: after the conversation with this last message and this ID. The list
-// is ordered by both, descending. A conversation that moves up while a user pages is not repeated below, and may be missed until
-// they begin anew.
+// Place is a position in the list of a user's conversations: after the conversation with this time of its last message and this
+// ID. The list is ordered by both, descending. A conversation that moves up while a user pages is not repeated below, and may be
+// missed until they begin anew.
 type Place struct {
 	At time.Time
 	ID services.ConversationID

@@ -9,7 +9,7 @@ import (
 // GroupPolicy is a user's setting of the users who may add them to a GROUP or a ROOM.
 type GroupPolicy string
 
-// The group policies. A block refuses whatever the policy is.
+// The group policies. A block refuses under every policy.
 const (
 	AddedByEveryone  GroupPolicy = "EVERYONE" // the default
 	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"

@@ -32,7 +32,7 @@ func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(Li
 	}
 }
 
-// The list of a watcher is read when their badges say that it changed, and not when something else did.
+// The list of a watcher is read when their badges say that it changed, and not when another part of the badges changed.
 func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)

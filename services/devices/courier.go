@@ -208,7 +208,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 		delete(c.underway, r.hash)
 		return
 	}
-	// Both are answers of a service that works: it has forgotten the subscription, and no later message would arrive.
+	// Both are answers of a service that works: the service has forgotten the subscription, and no later message would arrive.
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
@@ -252,7 +252,8 @@ func (r row) sent(change stream.Change, now time.Time) outcome {
 	return outcome{row: r, deliveredAt: now}
 }
 
-// deferred is a device whose user has an open socket, which alerts them. The longer it has waited, the less often the socket is checked.
+// deferred is a device whose user has an open socket, which alerts the user. The longer the device has waited, the less often the
+// socket is checked.
 func (r row) deferred(change stream.Change, now time.Time) outcome {
 	r.heard = max(r.heard, change.Seq)
 	if r.attempts > 0 || r.firstAt.IsZero() {

@@ -71,7 +71,7 @@ type Service struct {
 	guard  outbound.Guard
 	client *outbound.Client
 	batch  int // changes, or devices, of one step
-	// Whether there are devices, as look found it last; Register sets it at once.
+	// Whether there were devices at the last look; Register sets it at once.
 	some  atomic.Bool
 	first chan struct{} // wakes look for the first device
 
@@ -105,8 +105,8 @@ func New(cfg Config) *Service {
 // On reports whether this node has keys. Without them it takes no lease, because it can sign no message.
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
-// PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another one has
-// to do it again: see begin.
+// PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
+// subscribe again: see begin.
 func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
 
 // Stats are this node's numbers since its start.

@@ -45,7 +45,8 @@ var (
 	// Every node runs this at intervals; it reads one row at most.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
-	// There are few: the devices that were registered since no node found any. The laps of the stream find the users of others.
+	// There are few: the devices that were registered while no node had found any. The laps of the stream find the users of all
+	// others.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// No row: another node has the lease.
@@ -57,9 +58,9 @@ var (
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
 
-	// A device that waits for a further attempt goes on waiting: its next message has the new change too. One that was
-	// given up is tried again, for another day. One that waits until its user's socket is closed is due now, since it may be
-	// closed by now. The last condition makes a repetition harmless.
+	// A device that waits for a further attempt goes on waiting: its next message has the new change too. A device that was given
+	// up is tried again, for another day. A device that waits until its user's socket is closed is due now, since the socket may
+	// be closed by now. The last condition makes a repetition harmless.
 	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
 			due_at = CASE WHEN devices.due_at = 0 OR devices.attempts = 0 AND devices.due_at > $2 THEN $2 ELSE devices.due_at END,
 			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0

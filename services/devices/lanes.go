@@ -101,8 +101,8 @@ func (l *lanes) end(service string) *lane {
 	return one
 }
 
-// answered ends a request to a push service that works; accepted says that it took the message. A service that only ever answers
-// that it does not know a device stays a stranger.
+// answered ends a request to a push service that works; accepted says that the service took the message. A service that only ever
+// answers that it does not know a device stays a stranger.
 func (l *lanes) answered(service string, accepted bool) {
 	one := l.end(service)
 	one.failures, one.retryAt = 0, time.Time{}
@@ -112,8 +112,8 @@ func (l *lanes) answered(service string, accepted bool) {
 	}
 }
 
-// failed ends a request that failed. One device that fails again and again does not stand for the others: only its first failure
-// counts, unless the push service is down. Requests that began before it was known to be down do not prolong the pause.
+// failed ends a request that failed. If one device fails again and again, only its first failure counts for the push service,
+// unless the service is down. Requests that began before the service was known to be down do not prolong the pause.
 func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
 	// A request that began before the pause: only the wait that the service asks for counts.

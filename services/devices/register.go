@@ -99,7 +99,7 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 }
 
 // Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. It looks only among the
-// user's own devices: another user's device is as if it were not there, so that an ID says nothing to others.
+// user's own devices: another user's device has the same result as an unknown one, so that an ID reveals nothing to others.
 func (s *Service) Unregister(ctx context.Context, user services.UserID, id, endpoint string) (changed bool, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// newestActions reads the causes of groups from the time of the $3-th newest on. Causes of one time are all read, and the caller
-// drops those beyond the limit.
+// newestActions reads, in each group, the causes from the time of the $3-th newest on. It reads all causes of that time, and the
+// caller drops those beyond the limit.
 var newestActions = sql.NewStatement("newest causes of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
@@ -26,14 +26,14 @@ func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notifi
 	// Each row returns i, the index of its group. A group without a standing cause has no rows, and its list stays nil.
 	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
 	for i, n := range of {
-		// The time of the newest cause says in which half day the group is.
+		// The time of the newest cause gives the half day of the group.
 		asked[i] = []any{i, n.Category, n.Subject, bucketOf(sql.Micros(n.At))}
 	}
 	err := s.db.Each(ctx, newestActions, []any{user, asked, limit}, func(scan func(...any) error) error {
 		var i int
 		var action Action
 		err := scan(&i, &action.Actor, &action.Object)
-		// The statement ends at a time and not at a row, so several causes of the last time may exceed the limit.
+		// The statement cuts at a time and not at a row, so the causes of the last time may exceed the limit.
 		if len(actions[i]) < limit {
 			actions[i] = append(actions[i], action)
 		}

@@ -47,7 +47,8 @@ var Erase = []erase.Step{
 var (
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
-	// h.recipients includes recipients whose job has not run. If it is above 1, only the causes show whether others are left.
+	// h.recipients includes recipients whose job has not run. If it is above 1, only the causes show whether another recipient is
+	// left.
 	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
@@ -64,7 +65,7 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.A
 	}
 	// Without such a job every notification has all the recipients that it will ever have.
 	until := services.MaxPostID
-	// Notifications that were made after that may still get recipients.
+	// Notifications that were made after the oldest such job may still get recipients.
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
@@ -107,7 +108,8 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
 	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
-	// If nothing was deleted, this recipient would give the same page again: the step goes on, and the next pass comes back.
+	// If nothing was deleted, this recipient would give the same page again: the step goes on to the next recipient, and the next
+	// pass comes back.
 	if n > 0 && (more || n == erase.Batch) {
 		done.After = at.After // this recipient again
 	}

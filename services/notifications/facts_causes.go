@@ -18,7 +18,7 @@ type causeFacts struct {
 }
 
 const (
-	// The lists that statements begin with, under the name c that the conditions use.
+	// The lists at the beginning of statements, under the name c that the conditions use.
 	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
@@ -43,8 +43,9 @@ func hiddenFromRecipient(author string) string {
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
-// factsByCategory has the statements of each category of Tidings' own; a new category adds its two here. MATERIALIZED, because
-// with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads every like of the post.
+// factsByCategory has the statements of each category of Tidings' own; a new category adds its two statements here. The lists are
+// MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads every
+// like of the post.
 var factsByCategory = map[services.Category]causeFacts{
 	// A like has no ID, so its time is a column. Only a block by the recipient hides it: a like publishes nothing that its actor could hide.
 	services.CategoryLike: {
@@ -60,7 +61,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
 	},
-	// The object is the answer and the subject its parent: several answers of one actor to one post are several causes.
+	// The object is the answer and the subject is its parent: several answers of one actor to one post are several causes.
 	services.CategoryComment: {
 		byID: true,
 		named: sql.NewStatement("comments that notify", `

@@ -77,7 +77,7 @@ type mark struct {
 // lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.
 type lockedCounters struct {
 	tx *sql.Tx
-	// order has each counter once, sorted: the order of the locks, and that of the states which save returns.
+	// order has each counter once, sorted: the order of the locks, and of the states that save returns.
 	order []counter
 	// heads has every recipient of order, and marks every counter of it. A counter that was not named, such as that of a category
 	// that is being removed, is not locked and is absent: no mark raises its version.

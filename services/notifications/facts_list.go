@@ -41,10 +41,10 @@ type Page struct {
 	Gen           uint64
 }
 
-// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement first
-// finds where each range ends, so that it reads no more than one page of each category. If a page begins among groups of the
-// same time, only the subjects below a bound are listed for that time. $1 is the user, $2 the categories, $3 the time before
-// which the page begins, $4 how many of each category, and $5 how many of all.
+// listText lists the groups that meet a condition, in some categories. Each category is a range of an index. The statement first
+// finds where each range ends, so that it reads no more than one page of each category. If a page begins among groups of the same
+// time, only the subjects below a bound are listed for that time. $1 is the user, $2 the categories, $3 the time before which the
+// page begins, $4 how many of each category, and $5 how many of all.
 const listText = `
 WITH wanted AS MATERIALIZED (
 	SELECT c.category, c.rank, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
@@ -185,7 +185,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if err != nil {
 		return page, err
 	}
-	// Next is the last group that was read, even if describe omits it: the next page goes on after it.
+	// Next is the last group that was read, even if describe omits it: the next page continues after this group.
 	if len(groups) > 0 {
 		end := groups[len(groups)-1]
 		page.Next = Position{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}

@@ -21,8 +21,8 @@ type readMark struct {
 	Shown      []services.PostID   // positions: each notification is read up to the given position
 	Categories []services.Category // if IDs and Shown are empty: these categories, up to UpTo
 	UpTo       services.PostID     // 0: everything
-	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
-	// stays unread. services.AnyGen is the current one.
+	// Gen is the generation in which the reader saw the notifications: one that was marked unread in a later generation stays
+	// unread. services.AnyGen is the current one.
 	Gen uint64
 	All []services.Category // every category
 }
@@ -357,8 +357,8 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return b.save(ctx)
 }
 
-// markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was not seen that
-// far: seen never goes back. NOT_FOUND if it is not in this user's list, or none of its causes stands.
+// markUnread marks the notification with an ID unread, in a new generation. It counts again if it is after the seen position of
+// its category, which never goes back. NOT_FOUND if it is not in this user's list, or none of its causes stands.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {

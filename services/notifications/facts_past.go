@@ -22,7 +22,7 @@ func pastRange(moment services.PostID, user services.UserID) (first, last servic
 	return rangeOf(moment, user, moment.Sequence())
 }
 
-// rangeOf is the range of the events with one sequence. That of the last sequence goes on to the end of the millisecond.
+// rangeOf is the range of the events with one sequence. The range of the last sequence extends to the end of the millisecond.
 func rangeOf(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
 	start := services.FirstPosition(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)

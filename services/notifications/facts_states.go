@@ -106,7 +106,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
 			return err
 		}
-		// The state of a group always comes before it: both are of the same snapshot.
+		// The state of a group always comes before the group: both are of the same snapshot.
 		if bucket < 0 {
 			states = append(states, read)
 		} else {

@@ -199,8 +199,8 @@ func (s *Service) Begin(ctx context.Context) error {
 	return s.defineConfigured(ctx)
 }
 
-// defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still being
-// removed, each turn of the node cache tries again. The lock is needed because a turn and Begin may run at once.
+// defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still
+// being removed, each turn of the node cache tries again. mu is needed because a turn and Begin may run at once.
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,8 @@ func ofHost(alias string) string {
 }
 
 var (
-	// withdrawn_at is 0 while it stands. A withdrawal keeps the row, so that a repetition differs from an unknown ID.
+	// withdrawn_at is 0 while the notification stands. A withdrawal keeps the row, so that a repetition differs from an unknown
+	// ID.
 	insertHostNotification = sql.NewStatement("insert a notification of the host", `
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)

@@ -162,7 +162,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	for more := true; more; {
-		// The states name the holders: every counter with a notification or a mark has one.
+		// The states name the holders: every counter with a notification or a mark has a state.
 		users, err := sql.Column[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
 		if err == nil {
 			err = s.purgeUsers(ctx, category, id, users)

@@ -87,7 +87,7 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 		Name: "setCategoryPreference", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			changed, err := changePreference(ctx, tx, user, category, s.Memory.usual(category), func(p *Preference) {
-				// NoPush stays: whether a category alerts is chosen apart from how it counts.
+				// NoPush stays: alerting is chosen separately from counting.
 				if change.Usual {
 					p.Chosen = false
 				} else if change.Mode != nil {
@@ -105,7 +105,7 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			}
 			return nil, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
-		// Only the modes: the counts of the facts are as before.
+		// Only the modes: the counts of the facts did not change.
 		AfterCommit: func(ctx context.Context) error { return s.projector.Project(ctx, user, s.modesRegisters) },
 	}, nil
 }

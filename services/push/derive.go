@@ -24,7 +24,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 ) {
 	var newest *services.Badges
 	var last S
-	var sent, dirty, open bool // a state is sent or queued; inputs changed since the last look; the gap is over
+	var sent, dirty, open bool // sent: a state is sent or queued; dirty: inputs changed since the last look; open: the gap is over
 	var ready chan<- S         // out while last is to be sent
 	gap := time.NewTimer(0)
 	defer gap.Stop()

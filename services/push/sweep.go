@@ -174,7 +174,8 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// report reports the documents that are older than the states that were rendered from them, and then has them read again.
+// report calls Lost with the documents that are older than the states that were rendered from them. compare then has them read
+// again.
 func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil

@@ -59,8 +59,8 @@ SELECT view_code, view_id, position, last_access_at, touched FROM user_access_lo
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
 )
 
-// addItem reports an item into a view. An item that is there moves to at if that is later. A removed item returns only with a later at than
-// it had, so that a late or repeated report does not bring it back. It returns false when nothing changed.
+// addItem reports an item into a view. An existing item moves to at if at is later. A removed item returns only with a time later
+// than its last one, so that a late or repeated report does not bring it back. It returns false when nothing changed.
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
 	// 0 rows: the item has this time or a later one, in the view or removed.
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)

@@ -78,7 +78,8 @@ func (s *Service) reconcileItem(ctx context.Context, view View, item string) err
 		},
 		Put: func(ctx context.Context, stamp redis.Stamp, found fact) (done bool, err error) {
 			if !found.stands {
-				// A removal needs no stamp: the script fences by itself, and the check after it finds an item that came back.
+				// A removal needs no stamp: the script itself refuses earlier reads from then on, and the check after it finds an
+				// item that came back.
 				return s.removeAndCheck(ctx, view, item)
 			}
 			result, err := s.redis.add(ctx, view, stamp, Item{Name: item, At: found.at})

@@ -142,7 +142,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
-		// Without the mark of a floor the view is being built. One of another epoch is from before Redis lost its data.
+		// Without the mark of a floor the view is being built. A view of another epoch is from before Redis lost its data.
 		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
 			continue
 		}

@@ -147,7 +147,7 @@ func TestTheCleanerDropsAnEndlessView(t *testing.T) {
 	})
 }
 
-// A count is not believed while Redis refuses writes: it may be behind.
+// No count is used while Redis refuses writes: it may be behind.
 func TestCountsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 	server := redistest.NewServer(t)
 	s := scene{t, projection{clienttest.Open(t, redis.Options{URL: server.URL(), ReadTimeout: clienttest.Patience})}}

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// NewEndpoint is an endpoint to add. None of it changes later: to change an endpoint, remove it and add it again.
+// NewEndpoint is an endpoint to add. Its fields never change later: to change an endpoint, remove it and add it again.
 type NewEndpoint struct {
 	Name      string
 	URL       string
@@ -73,8 +73,8 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 		if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
 			return err
 		}
-		// Two at the same moment may pass the limit by one. It guards against a script that adds without end, and need
-		// not be exact.
+		// Two additions at the same moment may pass the limit by one. The limit guards against a script that adds without end,
+		// and need not be exact.
 		if count >= maxEndpoints {
 			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 		}
@@ -185,7 +185,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 		return Tested{}, unknown(name)
 	}
 	// Keep a tenth of the caller's time for the answer, or the caller would get a timeout and not the receiver's outcome.
-	if end, some := ctx.Deadline(); some { // so that there is time to say that nobody answered
+	if end, some := ctx.Deadline(); some { // so that there is time to report that there was no answer
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)
 		defer cancel()
@@ -194,8 +194,8 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	text := body(TestEvent, now, struct {
 		Webhook string `json:"webhook"`
 	}{name})
-	// The id is a new one each time: receivers drop an id that they have seen.
-	// The client's guard checks the address again: one that was allowed when it was added may be forbidden now.
+	// The ID is new for each test: receivers drop an ID that they have seen. The client's guard checks the address again: an
+	// address that was allowed when it was added may be forbidden now.
 	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
 	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// sendOnly does a round up to its record, as a process does that is killed or paused there.
+// sendOnly does a round up to its record, like a process that is killed or paused there.
 func (d *deliverer) sendOnly(ctx context.Context) error {
 	if err := d.held.Hold(ctx); err != nil {
 		return err

@@ -203,7 +203,8 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. If err is not nil, it only returns it.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. A non-nil err is returned at
+// once.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
@@ -277,7 +278,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		group.Go(func() {
 			for one := take(); one != nil; one = take() {
 				now := d.s.cfg.Clock.Now()
-				// Changes from before the endpoint do not alert, and neither do those that an open socket alerted the user of.
+				// Neither changes from before the endpoint alert, nor changes that an open socket alerted the user of.
 				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
 				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 				if ctx.Err() != nil {

@@ -15,7 +15,7 @@ import (
 	"tidings/services/stream"
 )
 
-// An event has the data of its change, with an id and a signature by the specification; nothing is sent twice without need.
+// An event has the data of its change, with an id and a signature by the specification; without an error nothing is sent twice.
 func TestChangesAreDelivered(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -21,7 +21,7 @@ var (
 			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
 
-	// Every name counts, delivered or not: each costs a node its worker.
+	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
@@ -60,7 +60,7 @@ var (
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
 			first_at = excluded.first_at, due_at = excluded.due_at, dead_at = excluded.dead_at, status = excluded.status, error = excluded.error`)
 
-	// Dead ones too: a newer change has been delivered.
+	// Dead letters too: a newer change has been delivered.
 	dropLetters = sql.NewStatement("drop letters", `DELETE FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 
 	// attempts > 0: letters that wait for their users to be away go on waiting.

@@ -43,7 +43,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 			continue
 		}
 		if one.fresh && !whole {
-			// An earlier change is still to come: this one is read again with it. It is repeated, with the same id.
+			// An earlier change was not tried yet: this one is read again with it, and sent again with the same id.
 			if one.fate != failing {
 				continue
 			}
@@ -71,7 +71,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 			}
 		}
 	}
-	// The endpoint has everything, so full_to says it for all users.
+	// The endpoint has everything, so one position, full_to, says so for all users.
 	if all && whole {
 		o.fullTo = o.readTo
 		clear(d.sent)
@@ -99,7 +99,7 @@ func (o *outcome) fail(one item, now time.Time) {
 	letter := Letter{
 		User: one.user, Base: one.base, Heard: one.heard, Seq: one.change.Seq, Attempts: 1, FirstAt: now, Status: one.answer.status, Error: one.answer.err,
 	}
-	// Attempts and their first time go on over newer changes: a receiver that refuses this user for a day is given up on,
+	// Attempts and their first time carry over to newer changes: a receiver that refuses this user for a day is given up on,
 	// whatever changed in that day. A letter that was dead, or only waited, begins anew.
 	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
@@ -117,7 +117,7 @@ func (o *outcome) fail(one item, now time.Time) {
 	o.failed++
 	o.err = one.answer.err
 	o.halted = o.halted || one.answer.gone
-	// Retry-After stops the endpoint and not one user: it says that the receiver has too much to do.
+	// Retry-After stops the endpoint and not one user: the receiver says that it has too much to do.
 	if one.answer.after > 0 {
 		o.retryAt = later(o.retryAt, now.Add(one.answer.after))
 	}
@@ -147,7 +147,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		rows[i] = letter.row(d.name)
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
-		// First the position, whose row is the lock of all the rest: a node without the token writes nothing.
+		// First the position, whose row locks all the rest: a node without the token writes nothing.
 		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
@@ -167,7 +167,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		d.unsaved = nil
 	}
 	if err == nil {
-		// This node's numbers, after the commit: a round that is repeated counts once.
+		// After the commit, so that a round that is repeated counts once.
 		d.s.delivered.Add(uint64(o.delivered))
 		d.s.failed.Add(uint64(o.failed))
 	}

@@ -49,7 +49,7 @@ type Endpoint struct {
 }
 
 // Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It is derived from the
-// failures, so that there is no state to fall out of step with them.
+// failures, so that the two cannot disagree.
 func (e Endpoint) Down() bool { return e.Failures >= breaker }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
@@ -65,7 +65,7 @@ func (e Endpoint) State() string {
 	return "ok"
 }
 
-// secret is a key that signs, as the column secrets has it. The newest has no end.
+// secret is a signing key in the form of the column secrets. The newest has no end.
 type secret struct {
 	Text  string    `json:"secret"`
 	Until time.Time `json:"until,omitzero"`
@@ -164,7 +164,7 @@ func (f Filter) has(source services.Source, part string) bool {
 // base, and not only at the last one: the endpoint may have missed changes between the two.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
-	// The endpoint has this very change: a round was repeated, or the letter was delivered after the change was read.
+	// The endpoint has this change already: a round was repeated, or the letter was delivered after the change was read.
 	if change.Seq <= base {
 		return false
 	}

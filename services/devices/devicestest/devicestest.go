@@ -63,7 +63,7 @@ type Message struct {
 	}
 }
 
-// By RFC 8188: a salt, the size of records, and the sender's public key; and the tag of AES-GCM.
+// By RFC 8188: the header has a salt, the size of records, and the sender's public key. The tag is that of AES-GCM.
 const (
 	headerLength = 86
 	tagLength    = 16
