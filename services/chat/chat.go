@@ -213,13 +213,11 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 }
 
 // way is how a conversation should be counted. Counting on write returns only well below the threshold, so that the way does not
-// alternate. The return is one step: messages are projected at once, and a member whose flag is still the old one counts by that
-// flag.
+// alternate. The return is one step: messages are projected at once, and a member counts by the flag in their own document.
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
-	// Through ToRead: writing may stop only when every member's document has the flag, or a member without it would miss
-	// messages.
+	// Through ToRead: writing stops only when every member's document has the flag, or members without it would miss messages.
 	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
 		return ToRead
 	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:

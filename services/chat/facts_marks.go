@@ -98,8 +98,8 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	return true, putState(ctx, tx, before, m)
 }
 
-// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past covers only messages of
-// its past.
+// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past covers no later
+// message.
 func newestThen(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
 	if tx.Dated() == 0 {
 		return m.Head, nil

@@ -12,8 +12,8 @@ import (
 
 var (
 	// The update locks the conversation: of two messages one waits, and numbers have no gaps. last_at rises even if the clock was
-	// set back, since lists and expiry rely on times that rise with numbers. in_minute counts the messages of the minute with the
-	// number minute.
+	// set back, since lists and expiry rely on times that rise with numbers. in_minute belongs to the minute with the number
+	// minute.
 	nextNumber = sql.NewStatement("next message number", `UPDATE conversations SET head = head + 1,
 			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
@@ -52,8 +52,7 @@ var (
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// The members that lowerMembers leaves out: together the two write as many rows as the recall of a message that nobody has
-	// read.
+	// The members that lowerMembers leaves out: the two write as many rows as the recall of an unread message.
 	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs: the newest serves
+// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so one job serves
 // all.
 const (
 	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write

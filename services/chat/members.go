@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Join is the command by which a user becomes a member of a ROOM; the existing messages count as read. Joining again changes
+// Join is the command by which a user becomes a member of a ROOM; the existing messages count as read. A repetition changes
 // nothing.
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {

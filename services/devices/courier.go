@@ -123,8 +123,7 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 }
 
 // due lists devices to send to now, without those that are under way. The statement leaves out devices of a push service that can
-// take no further request, so that they do not delay others. The limit has room for the devices under way, because they are due
-// too.
+// take no further request, so that they do not delay others. The limit adds the devices under way, which are due too.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()

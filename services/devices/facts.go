@@ -45,8 +45,7 @@ var (
 	// Every node runs this at intervals; it reads one row at most.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
-	// There are few: the devices that were registered while no node had found any. The laps of the stream find the users of all
-	// others.
+	// There are few: devices that were registered while no node had found any. Laps of the stream find the users of all others.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// No row: another node has the lease.

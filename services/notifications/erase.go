@@ -47,8 +47,7 @@ var Erase = []erase.Step{
 var (
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
-	// h.recipients includes recipients whose job has not run. If it is above 1, only the causes show whether another recipient is
-	// left.
+	// h.recipients includes recipients whose job has not run. If it is above 1, only causes show whether another one is left.
 	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (

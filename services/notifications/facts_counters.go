@@ -99,8 +99,7 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 		if i == 0 || b.order[i-1].recipient != key.recipient {
 			recipients = append(recipients, []any{i, key.recipient})
 		}
-		// i is the order of locking in both statements. It is that of b.order, so every transaction locks the rows in the same
-		// order.
+		// i is the order of locking in both statements: that of b.order, so all transactions lock the rows in the same order.
 		counters = append(counters, []any{i, key.recipient, key.category})
 	}
 	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {

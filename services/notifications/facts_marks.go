@@ -255,8 +255,8 @@ func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
-// readAll marks all of some categories read. undo is the number of a mark that can be undone, else 0. It returns how many groups
-// changed.
+// readAll marks all of some categories read. undo is the number of a mark that can be undone, else 0. It returns the number of
+// changed groups.
 func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
 	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {

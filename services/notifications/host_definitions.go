@@ -165,8 +165,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}), nil
 }
 
-// redefine makes a command that changes definitions. This node sees the change before it answers; others learn it from the
-// changelog.
+// redefine makes a command that changes definitions. This node sees the change before it answers; others read the changelog.
 func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }

@@ -31,8 +31,7 @@ func ofHost(alias string) string {
 }
 
 var (
-	// withdrawn_at is 0 while the notification stands. A withdrawal keeps the row, so that a repetition differs from an unknown
-	// ID.
+	// withdrawn_at is 0 while the notification stands. A withdrawal keeps the row: a repetition differs from an unknown ID.
 	insertHostNotification = sql.NewStatement("insert a notification of the host", `
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
@@ -40,8 +39,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
 	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
 
-	// A transaction that removes the category or withdraws the notification waits for the holder of this lock, and then sees its
-	// rows.
+	// A transaction that removes the category or withdraws the notification waits for the lock's holder, and then sees its rows.
 	lockForNotify = sql.NewStatement("lock what notifies", `
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)

@@ -23,8 +23,7 @@ const hostChunkSize = 250
 
 // hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.
 //
-// It has no texts: they are stored once, in the row of the notification. The job reads that row when it runs, so it sees a
-// withdrawal.
+// It has no texts: they are stored once, in the notification's row. The job reads that row when it runs: it sees a withdrawal.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
@@ -68,8 +67,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	}
 	var states []State
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		// Write may run the function again: the first run's states must not be projected if the notification is withdrawn by
-		// then.
+		// Write may run the function again: the first run's states must not be projected after a withdrawal.
 		states = nil
 		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
 		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds them.
@@ -189,8 +187,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 }
 
 // purgeUsers deletes a category's rows and fields of some users. It marks them before, because a job that is repeated after a
-// crash no longer finds them, and also after, because the writer of the change stream may have learned of the removal only
-// meanwhile.
+// crash no longer finds them, and also after, because the change stream's writer may have learned of the removal only then.
 func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil

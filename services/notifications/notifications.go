@@ -52,8 +52,7 @@ type Service struct {
 	log       *slog.Logger
 	expiry    Expiry
 
-	// mu is held during a whole attempt to define the configured categories. configured has those not defined yet; nil once all
-	// are.
+	// mu is held during a whole attempt to define the configured categories. configured has the undefined ones; nil for none.
 	mu         sync.Mutex
 	configured []services.HostCategory
 
@@ -169,8 +168,8 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 }
 
 // At reads the notifications of a user that contain some positions, keyed by position, with the causes that joined since. A
-// position in another user's list, or in a notification without a remaining cause, is absent. An ID is the position of the first
-// cause.
+// position in another user's list, or in a notification without a remaining cause, is absent. An ID is the first cause's
+// position.
 func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
 	if len(places) == 0 {
 		return nil, nil

@@ -174,8 +174,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// report calls Lost with the documents that are older than the states that were rendered from them. compare then has them read
-// again.
+// report calls Lost for documents that are older than the states rendered from them. compare then has them read again.
 func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil

@@ -203,8 +203,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. A non-nil err is returned at
-// once.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. It returns a non-nil err at once.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err

@@ -64,8 +64,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fate == delivered {
 			o.delivered++
-			// Beyond the bound, the user's entry is missing, and only the changes up to full_to are known: an alert may come
-			// twice.
+			// Beyond the bound, the user's entry is missing, and only full_to is known: an alert may come twice.
 			if len(d.sent) < mostSent {
 				d.sent[one.user] = one.change.Seq
 			}
