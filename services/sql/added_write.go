@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// AddedWrite is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly
-// if one of these transactions is committed. WithAddedWrite makes it.
+// AddedWrite is an extra write in the transactions of all writes under a context, such as a record of these writes. It is stored
+// exactly if one of these transactions is committed. WithAddedWrite makes it.
 type AddedWrite struct {
 	write     func(ctx context.Context, tx *Tx) error
 	committed atomic.Bool
 }
 
-// addedWriteKey is the key of the write that a context adds.
+// addedWriteKey is the context key of the AddedWrite.
 type addedWriteKey struct{}
 
-// WithAddedWrite returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is
-// an error of that function. write must be safe to repeat.
+// WithAddedWrite returns a context for DB.Write and DB.WriteAll: after each function that succeeds they call write in the same
+// transaction. An error of write is an error of that function. write must be safe to repeat.
 func WithAddedWrite(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *AddedWrite) {
 	added := &AddedWrite{write: write}
 	return context.WithValue(ctx, addedWriteKey{}, added), added
@@ -40,7 +40,7 @@ func (b *AddedWrite) wrap(ctx context.Context, fns []func(*Tx) error) []func(*Tx
 			if err := fn(tx); err != nil {
 				return err
 			}
-			// In the function's own savepoint: if the write fails, the function is undone too.
+			// The added write is a part of the function: if it fails, the function is rolled back too.
 			return b.write(ctx, tx)
 		}
 	}

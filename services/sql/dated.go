@@ -14,8 +14,8 @@ func (tx *Tx) Date(moment services.PostID) { tx.dated = moment }
 // Dated is the ID of the moment at which the event happened, 0 for now.
 func (tx *Tx) Dated() services.PostID { return tx.dated }
 
-// HappenedAt is the time that an event's facts get: Now, or the past moment of Date. The program's own times go by Now: the leases of nodes,
-// the log, and rows that are kept for a limited time.
+// HappenedAt is the time that an event's facts get: Now, or the past moment of Date. The program's own times are always Now: the
+// leases of nodes, the log, and rows that are kept for a limited time.
 func (tx *Tx) HappenedAt() time.Time {
 	if tx.dated != 0 {
 		return tx.dated.Moment()
@@ -26,8 +26,8 @@ func (tx *Tx) HappenedAt() time.Time {
 // replayPause is the longest pause between two events of a replay that DueAt allows for.
 const replayPause = 5 * time.Minute
 
-// DueAt is when a job that should run at a time is due: at that time. If the event was reported late, the job is due in replayPause at the
-// earliest: events from before that time may follow, and the job would otherwise run without them.
+// DueAt returns the time at which a job that should run at a time is due: that time, or for an event that was reported late,
+// replayPause from now at the earliest. Without this delay the job would run before late events that belong before it.
 func (tx *Tx) DueAt(at time.Time) time.Time {
 	if soonest := tx.Now.Add(replayPause); tx.dated != 0 && at.Before(soonest) {
 		return soonest
@@ -35,14 +35,14 @@ func (tx *Tx) DueAt(at time.Time) time.Time {
 	return at
 }
 
-// NewestOfMillisecond makes the statement that NewIDIn needs for a table. It walks along the primary key: a millisecond
-// is a range of IDs.
+// NewestOfMillisecond makes the statement that NewIDIn needs for a table. The statement reads a range of the primary key: a
+// millisecond is a range of IDs.
 func NewestOfMillisecond(table string) Statement {
 	return NewStatement("the newest of "+table+" in a millisecond", `SELECT COALESCE(max(id), 0) FROM `+table+` WHERE id >= $1 AND id < $2`)
 }
 
-// NewIDIn is NewID for a table with the ID as its key. The ID of a past event comes after all rows of its millisecond; if the millisecond
-// is full, it continues in the next one.
+// NewIDIn is NewID for a table with the ID as its key. The ID of a past event comes after all rows of its millisecond; if the
+// millisecond is full, the ID is in the next one.
 func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Statement) (services.PostID, error) {
 	// Without a past moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)
@@ -50,7 +50,7 @@ func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Stateme
 		return id, nil
 	}
 	for {
-		// Only events that are reported late share a millisecond: events of one moment get IDs one after the other.
+		// Several late events may have the same millisecond: each gets the next ID after those that the table has.
 		first, next := id.OfMillisecond()
 		var taken services.PostID
 		if _, err := tx.One(ctx, newest, []any{first, next}, &taken); err != nil {

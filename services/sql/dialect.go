@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// dialect is one of the two engines. Everything in which their SQL differs stands in this file.
+// dialect is one of the two engines. All differences between their statements are in this file.
 type dialect int
 
 // The engines. A statement has a text for each.
@@ -77,7 +77,7 @@ func AdHoc(name, text string) Statement {
 // phrase finds the parts of a statement that differ between the engines.
 var phrase = regexp.MustCompile(`\{[^{}]*\}`)
 
-// translate makes the text of one engine. It runs once for each statement, when the package is initialised.
+// translate makes the text of one engine. For a declared statement it runs once, when the package is initialised.
 func (d dialect) translate(text string) string {
 	text = phrase.ReplaceAllStringFunc(text, func(match string) string {
 		words := strings.Fields(strings.Trim(match, "{}"))
@@ -114,12 +114,12 @@ func (d dialect) translate(text string) string {
 	return text
 }
 
-// limit is a parameter that is the whole LIMIT. SQLite plans by the bound value of such a parameter, and so prepares the
-// statement anew whenever the value changes. That takes longer than most statements do. SQLite does not look into a sum,
-// so the translation adds 0.
+// limit matches a LIMIT that is a single parameter. SQLite plans by the bound value of such a parameter, so it prepares the
+// statement anew whenever the value changes, which takes longer than most statements do. SQLite does not look into a sum, so the
+// translation adds 0.
 var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
-// among is {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
+// among translates {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
 func (d dialect) among(column, parameter, kind string) string {
 	if d == Postgres {
 		return fmt.Sprintf("%s = ANY(%s::%s[])", column, parameter, kind)
@@ -127,7 +127,7 @@ func (d dialect) among(column, parameter, kind string) string {
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, parameter)
 }
 
-// table is {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
+// table translates {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
 func (d dialect) table(parameter, columns string) string {
 	var picked []string
 	// json_each gives each row as a value; PostgreSQL's types have to be named, SQLite's follow from the values.
@@ -154,7 +154,7 @@ func (d dialect) locking(words string) string {
 		"for key share": "FOR KEY SHARE",
 		"skip locked":   "FOR UPDATE SKIP LOCKED",
 	}
-	// A misspelt phrase is a bug that the start of the program shows: statements are package variables.
+	// Statements are package variables, so a misspelt phrase panics when the program starts.
 	clause, known := clauses[words]
 	if !known {
 		panic("store: unknown phrase {" + words + "}")
@@ -171,8 +171,8 @@ type Insertion struct {
 	kinds []string // of the columns
 }
 
-// NewInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values,
-// such as ON CONFLICT. Its name need not be unique.
+// NewInsertion makes an insertion into a table. columns is a list "NAME TYPE, NAME TYPE", and tail is the text after the values,
+// such as ON CONFLICT. The name need not be unique.
 func NewInsertion(name, table, columns, tail string) Insertion {
 	var names, kinds, values, lists []string
 	for i, column := range strings.Split(columns, ",") {
@@ -193,7 +193,7 @@ func NewInsertion(name, table, columns, tail string) Insertion {
 // arrays turns rows into columns: unnest makes rows of them again, so the text is the same for any number of rows.
 func (ins Insertion) arrays(all [][]any) []any {
 	lists := make([]any, len(ins.kinds))
-	// The driver takes a slice of each type as an array.
+	// The driver takes a typed slice as an array.
 	for i, kind := range ins.kinds {
 		switch kind {
 		case "BIGINT":
@@ -226,9 +226,9 @@ var (
 	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`)
 )
 
-// schema translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill
-// factor becomes a table WITHOUT ROWID, which is the index of its primary key, and a number that is a primary
-// key becomes the rowid itself.
+// schema translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill factor becomes a
+// table WITHOUT ROWID, which SQLite stores as the index of its primary key. A number that is a primary key becomes the rowid
+// itself.
 func (d dialect) schema(text string) string {
 	if d == Postgres {
 		return text
@@ -254,11 +254,11 @@ func (d dialect) bind(args []any) []any {
 	return bound
 }
 
-// bindOne turns the types of the program into numbers, texts and lists. SQLite has no lists: there they are JSON. Times
-// are microseconds.
+// bindOne turns the types of the program into numbers, texts and lists. SQLite has no lists, so they become JSON there. Times
+// become microseconds.
 func (d dialect) bindOne(arg any) any {
 	switch value := arg.(type) {
-	// The common types first: a type switch is tried in order, and each statement comes through here.
+	// The common types come first, because the cases are tried in order, for each argument of each statement.
 	case services.UserID:
 		return int64(value)
 	case services.PostID:
@@ -289,8 +289,8 @@ func (d dialect) bindOne(arg any) any {
 	}
 }
 
-// basic turns a value of a named type that only its feature knows, or a list of such numbers, into a value that the
-// driver takes. It is slower than the cases of bindOne, which are the types that every package shares.
+// basic turns a value of a type that a feature declares, or a list of such numbers, into a value that the driver takes. It is
+// slower than the cases of bindOne, which are the types that every package shares.
 func (d dialect) basic(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:

@@ -29,7 +29,7 @@ func TestStatementsInBothDialects(t *testing.T) {
 	}
 }
 
-// The address of a file names no host, on any system.
+// The URL of a file names no host, neither for a Unix path nor for a Windows path.
 func TestPathsInAddressesOfFiles(t *testing.T) {
 	for path, want := range map[string]string{"/data/tidings.db": "/data/tidings.db", "C:/data/tidings.db": "/C:/data/tidings.db"} {
 		if got := uriPath(path); got != want {

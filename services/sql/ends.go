@@ -8,7 +8,7 @@ type End struct {
 	run func(ctx context.Context, tx *Tx, values []any) error
 }
 
-// NewEnd declares what to do with the kept values. run is called in the transaction and, like any function of a transaction,
+// NewEnd declares an end, whose run gets the kept values. run is called in the transaction and, like any function of a transaction,
 // may run more than once.
 func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End { return &End{run} }
 
@@ -18,7 +18,8 @@ type kept struct {
 	value any
 }
 
-// Keep keeps a value for the end of the transaction. When a part is undone, the values that it kept are dropped too.
+// Keep keeps a value for the end of the transaction. When a function or an Attempt is rolled back, the values that it kept are
+// dropped too.
 func (tx *Tx) Keep(end *End, value any) { tx.kept = append(tx.kept, kept{end, value}) }
 
 // runEnds runs the ends of all kept values, in the order in which each end first got a value.

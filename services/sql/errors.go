@@ -25,11 +25,11 @@ func Fault(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	// A function's own refusal, or an error that has its meaning already, stays as it is.
+	// An error that has a code already, such as a function's own refusal, is returned unchanged.
 	if _, known := errors.AsType[*services.Error](err); known {
 		return err
 	}
-	// The caller's own time was up: the message says so, because the database may be well.
+	// The caller's deadline has passed. The message says so, because the database itself may work.
 	if errors.Is(err, context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation took too long: try again")
 	}
@@ -53,7 +53,7 @@ func unavailable(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return unavailableState(server.Code)
 	}
-	// The extended codes differ in the higher bytes; the low one is the kind.
+	// unavailableResult looks only at the low byte of an extended code, which is its kind.
 	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		return unavailableResult(file.Code())
 	}
@@ -67,7 +67,7 @@ func unavailable(err error) bool {
 // unavailableState classifies a PostgreSQL SQLSTATE.
 func unavailableState(code string) bool {
 	switch code {
-	case "25006", // read only: a standby, or a disk that an administrator protects
+	case "25006", // read only: a standby, or a database that an administrator protects
 		idleTooLong,
 		"40001", // serialization failure, still after the retries
 		"40P01", // deadlock, still after the retries
@@ -97,15 +97,15 @@ func busy(err error) bool {
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process stood still for longer than
-// a transaction may wait for it: nothing of it stands, and the same work may well succeed when repeated.
+// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process stood still and its
+// next statement came too late. Nothing of the transaction stands, and the same work may well succeed when repeated.
 func conflicting(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong)
 }
 
-// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, nothing of the transaction stands
-// then; if it was, nobody knows.
+// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, nothing of the transaction
+// stands. If COMMIT was sent, the outcome is unknown.
 func lost(ctx context.Context, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))

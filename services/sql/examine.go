@@ -19,7 +19,7 @@ import (
 	"tidings/services"
 )
 
-// The limits beyond which the examination finds fault.
+// The limits beyond which the examination reports a fault.
 const (
 	oldestPostgres = 140000      // server_version_num
 	clockTolerance = time.Second // a node stops taking requests at 2 s
@@ -42,7 +42,7 @@ func Examine(ctx context.Context, cfg Config) []services.Finding {
 		x.add(services.Failure, err.Error(), "Look at --database (DATABASE_URL), and whether this machine reaches the server.")
 		return x.found
 	}
-	defer func() { _ = s.release() }() // it was only read
+	defer func() { _ = s.release() }() // nothing was written, so its error does not matter
 	x.postgres(ctx, s)
 	return x.found
 }
@@ -58,7 +58,7 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "database", Text: text, Advice: advice})
 }
 
-// check adds a finding: of the severity if bad is true, else that all is fine.
+// check adds a finding: with the severity and the advice if bad is true, else with the severity Fine and no advice.
 func (x *examination) check(bad bool, severity services.Severity, text, advice string) {
 	if !bad {
 		severity, advice = services.Fine, ""
@@ -66,7 +66,7 @@ func (x *examination) check(bad bool, severity services.Severity, text, advice s
 	x.add(severity, text, advice)
 }
 
-// postgresFacts is one row with all that is asked of the server: settings, rights and the time.
+// postgresFacts reads in one row all that is asked of the server: settings, rights and the time.
 const postgresFacts = `SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only') = 'on', current_setting('fsync') = 'on', current_setting('max_connections')::int,
 	has_schema_privilege(current_schema(), 'CREATE'), pg_encoding_to_char(encoding), (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
@@ -85,7 +85,7 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
 		return
 	}
-	// The duration of the query bounds the error of the comparison of clocks below.
+	// The duration of the query bounds the error of the clock comparison below.
 	took := x.clock.Now().Sub(asked)
 	x.check(version < oldestPostgres, services.Warning, fmt.Sprintf("%s, version %s", s.name, name),
 		"Use PostgreSQL 14 or newer: older ones hold the row locks of a node that died for longer.")
@@ -109,8 +109,8 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	x.tables(ctx, s.db)
 }
 
-// tables compares the version of the tables with this program's. It reads the table of the migrations directly, because
-// their library would create it.
+// tables compares the version of the tables with this program's. It reads the table of the migrations directly, because the
+// migration library would create it.
 func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	var have int64
 	newest := newestMigration()
@@ -174,7 +174,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 		x.add(services.Fine, "SQLite: "+file+" does not exist yet: the first start creates it", "")
 		return
 	}
-	// Before SQLite opens it, which may leave files beside it.
+	// The header is checked before SQLite opens the file, because SQLite may leave files beside it.
 	if err := checkHeader(file); err != nil {
 		x.add(services.Failure, err.Error(), "Choose another file.")
 		return
@@ -188,7 +188,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 		dsn += "&immutable=1" // otherwise SQLite makes -wal and -shm, and leaves them
 	}
 	if s.db, err = sql.Open("sqlite", dsn); err == nil {
-		defer func() { _ = s.db.Close() }() // it was only read
+		defer func() { _ = s.db.Close() }() // nothing was written, so its error does not matter
 		// quick_check reads all pages and compares no index with its table, which saves minutes for a large file.
 		var verdict string
 		if err = s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err == nil && verdict != "ok" {

@@ -13,7 +13,7 @@ func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []st
 		return nil, err
 	}
 	defer found.Close()
-	// Rows of a pool know their columns by themselves; those of a batch are values without names.
+	// Rows of a pool have column names. Rows of a batch are values without names (see Columns below).
 	columns, err := found.(interface{ Columns() ([]string, error) }).Columns()
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		if err != nil {
 			return err
 		}
-		// An item beyond the size of the page only tells that more follow: Next stays at the last item of the page.
+		// An item beyond the size of the page only shows that more follow: Next stays at the last item of the page.
 		if ends[i] = end; position != none {
 			if lists[i].Items = append(lists[i].Items, item); len(lists[i].Items) <= sizes[i] {
 				lists[i].Next = position
@@ -51,7 +51,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		list := lists[i]
 		if list.More = len(list.Items) > sizes[i]; list.More {
 			list.Items = list.Items[:sizes[i]]
-		} else { // only hidden rows follow, as far as the page looked
+		} else { // no visible item follows among the rows that were read
 			list.More, list.Next = ends[i] != none, ends[i]
 		}
 		found[page] = list
@@ -59,8 +59,8 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// UserLists is ReadLists for lists of users, the greatest position first. read scans the columns of first and those of an item, and returns
-// the item with its position: 0 for no item.
+// UserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first, followed
+// by those of the item, and return the item and its position, or 0 for no item.
 func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPage]services.UserList[T], error) {

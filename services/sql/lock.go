@@ -18,7 +18,7 @@ func lockFile(path string) (io.Closer, error) {
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 	}
 	held, err := tryLock(file, true)
-	// The error names the other process for the operator. Its ID may be missing: the process may just have begun.
+	// The error names the other process for the operator. The process ID may be missing if that process has just begun.
 	if held {
 		holder := readHolder(file)
 		_ = file.Close()

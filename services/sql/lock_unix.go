@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// tryLock locks a file for this process, alone or with other readers. held says that another process has it.
+// tryLock locks a file for this process, alone or with other readers. held is true if another process holds the lock.
 func tryLock(file *os.File, alone bool) (held bool, err error) {
 	how := syscall.LOCK_SH
 	if alone {

@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A lock keeps other processes from reading the bytes that it covers, so it covers one byte far behind the text.
+// On Windows other processes cannot read locked bytes, so the lock covers one byte far behind the text of the file.
 const lockedByte = 1 << 30
 
-// tryLock locks a file for this process, alone or with other readers. held says that another process has it.
+// tryLock locks a file for this process, alone or with other readers. held is true if another process holds the lock.
 func tryLock(file *os.File, alone bool) (held bool, err error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if alone {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
 	}
 	err = windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: lockedByte})
-	// Which of the two errors comes depends on how the file was opened.
+	// The error depends on how the file was opened.
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil
 	}

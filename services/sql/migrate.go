@@ -19,8 +19,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to date. Nodes that start together take turns. Each migration is a transaction of its
-// own: one that fails leaves those before it, and the next start goes on there.
+// migrate brings the tables up to date. Nodes that start together take turns. Each migration is a transaction of its own: if one
+// fails, the earlier ones stand, and the next start continues there.
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	steps, err := s.Dialect.steps(db)
 	if err != nil {
@@ -59,8 +59,7 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	engine := goose.DialectSQLite3
 	if d == Postgres {
 		engine = goose.DialectPostgres
-		// Nodes wait up to a minute for the one that migrates. The lock belongs to the session, so a node that dies
-		// releases it.
+		// Nodes wait up to a minute for the node that migrates. The lock belongs to the session, so a node that dies releases it.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
 		if err != nil {
 			return nil, err
@@ -70,8 +69,7 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(engine, db, schemas{folder, d}, options...)
 }
 
-// schemas is the folder of the migrations in the words of one engine. The library reads files, so the translation is a
-// file system.
+// schemas is the folder of the migrations in the SQL of one engine. The library reads files, so the translation is a file system.
 type schemas struct {
 	fs.FS
 	dialect dialect
@@ -83,7 +81,7 @@ func (s schemas) Open(name string) (fs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".sql") {
 		return file, err
 	}
-	// The file itself is kept for its name and its close: readers take its size for a hint at most.
+	// The original file still serves Stat and Close. Its size is wrong, but readers use the size only as a hint.
 	text, err := fs.ReadFile(s.FS, name)
 	return schema{file, strings.NewReader(s.dialect.schema(string(text)))}, err
 }

@@ -10,8 +10,9 @@ import (
 	"tidings/services"
 )
 
-// keysMigration makes the keys of imported objects their refs. It is not SQL alone, because SQL cannot check whether a key is a
-// valid ref: an import allowed any text. Other keys stay in the column import_key, which nothing else reads but the export.
+// keysMigration is the version of the migration that copies the keys of imported objects to their refs. It is not SQL alone,
+// because SQL cannot check whether a key is a valid ref: an import allowed any text. Other keys stay in the column import_key,
+// which nothing else reads but the export.
 const keysMigration = 75
 
 // importedTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
@@ -33,7 +34,7 @@ func (d dialect) migrations() goose.ProviderOption {
 func keysToRefs(ctx context.Context, r Runner) error {
 	for _, t := range importedTables {
 		keys := AdHoc("the keys of "+t.table, fmt.Sprintf(`SELECT import_key FROM %s WHERE import_key <> ''`, t.table))
-		// An object with a label has a row already, but without a ref.
+		// An object with a label has a row in refs already, with an empty ref.
 		name := AdHoc("name labelled "+t.table, fmt.Sprintf(`UPDATE refs SET ref = o.import_key, owner = o.owner
 			FROM (SELECT id, import_key, %[3]s AS owner FROM %[2]s WHERE import_key <> '') AS o
 			WHERE refs.type = '%[1]s' AND refs.object = o.id AND refs.ref = '' AND NOT {in o.import_key $1 TEXT}

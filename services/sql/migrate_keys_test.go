@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The migration makes the key of an imported object its ref if the key is a valid ref, the object has no ref, and no other object has that
-// one. Other keys stay in import_key alone.
+// The migration makes the key of an imported object its ref if the key is a valid ref, the object has no ref, and no other object
+// of its type has that ref. Other keys stay in import_key alone.
 func TestKeysOfImportsBecomeRefs(t *testing.T) {
 	for name, url := range map[string]string{
 		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),

@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// answer is PostgreSQL's answer to a statement: its rows, how many it changed, or its error.
+// answer is PostgreSQL's answer to a statement: its rows, the number of changed rows, or its error.
 type answer struct {
 	rows    [][]any
 	changed int64
 	err     error
 }
 
-// step is a statement that a function ran, with what is known of its answer.
+// step is a statement that a function ran, with its answer as far as it is known.
 type step struct {
 	name, text string
 	args       []any
@@ -53,8 +53,8 @@ type player struct {
 // note is the tracer of the functions: it keeps the name of the next statement for the real tracer.
 func (p *player) note(name string) { p.name = name }
 
-// believes reports whether the function repeated its last steps, with answers from the last pass alone. A statement that
-// differs from the last run is never believed, nor is any after it.
+// believes reports whether the function repeated its last steps, with answers from the last pass alone. A statement that differs
+// from the last run is never believed, and neither is any statement after it.
 func (p *player) believes() bool {
 	for _, step := range p.steps {
 		if !step.believed {
@@ -86,8 +86,8 @@ func (p *player) next(text string, args []any, rows bool) answer {
 		p.steps = append(p.steps, now)
 		return got
 	}
-	// The function repeats itself so far. Its answer is that of the last pass; an error is certain only if nothing
-	// before it can change.
+	// If the function ran the same statement in the last pass, the answer is that of the last pass. An error is certain only if
+	// nothing before it can change.
 	if n := len(p.steps); n < len(p.before) && p.before[n].same(text, args) {
 		had := p.before[n]
 		failed := had.answer != nil && had.answer.err != nil
@@ -111,8 +111,8 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	return answer{changed: guess(text, args)}
 }
 
-// guess is how many rows a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of
-// a function name one row by its key, and callers look whether there was one.
+// guess is the number of rows that a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of a
+// function name one row by its key, and callers check whether that row existed.
 func guess(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
@@ -126,7 +126,7 @@ func (p *player) query(_ context.Context, text string, args []any) (found, error
 	return &heldRows{rows: got.rows}, got.err
 }
 
-// exec answers a statement of which the function sees only the number of changed rows.
+// exec answers a statement from which the function gets only the number of changed rows.
 func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, error) {
 	got := p.next(text, args, false)
 	return driver.RowsAffected(got.changed), got.err
@@ -191,7 +191,7 @@ func (h *heldRows) Next() bool {
 // Close does nothing: the rows are in memory.
 func (h *heldRows) Close() error { return nil }
 
-// Err is nil: an error would have been the answer.
+// Err is nil: an error of the statement was returned by query.
 func (h *heldRows) Err() error { return nil }
 
 // Scan converts as database/sql does, for the types that the store scans into.

@@ -14,9 +14,9 @@ import (
 	"tidings/services"
 )
 
-// An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on, the DB
-// reports that it takes no writes, until a test write, which Watch makes each second, is on disk again. Only a real write can
-// tell: a node that does not write learns nothing, and an update that matches no row proves nothing.
+// An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on, the DB reports
+// that it takes no writes, until a test write, which Watch makes each second, succeeds. Only a real write can tell: a node that
+// does not write learns nothing, and an update that matches no row proves nothing.
 
 // probeTime is longer than a caller would wait: a disk that has just got room may be slow.
 const (
@@ -60,7 +60,7 @@ func Refused(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "file too large")
 }
 
-// CheckWrites makes a test write if writes were refused last. It costs nothing otherwise: Watch calls it each second.
+// CheckWrites makes a test write if the last writes were refused. Otherwise it does nothing, so that Watch can call it each second.
 func (s *DB) CheckWrites(ctx context.Context) error {
 	if !s.RefusesWrites() {
 		return nil

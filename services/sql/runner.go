@@ -31,7 +31,7 @@ type Runner struct {
 	Dialect dialect
 	db      queryer
 	trace   func(statement string) // nil: not traced
-	reads   bool                   // true outside of a transaction, whose own span would contain those of its statements
+	reads   bool                   // true outside of a transaction: each read has a span of its own, while a transaction has one for all its statements
 }
 
 // traceName tells the tracer of a test which statement comes.
@@ -64,7 +64,7 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	return Fault(st.name, rows.Err())
 }
 
-// One reads the first row, if there is one. Without a row, into is left as it was.
+// One reads the first row, if there is one. Without a row, into stays unchanged.
 func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error) {
 	// The other rows are read to their end, so that their error is not lost.
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
@@ -94,7 +94,7 @@ func Column[T any](ctx context.Context, r Reader, st Statement, args ...any) (va
 	return values, err
 }
 
-// Run changes rows and says how many.
+// Run executes a statement that changes rows, and returns the number of changed rows.
 func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error) {
 	r.traceName(st)
 	result, err := r.db.exec(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
@@ -105,7 +105,7 @@ func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error)
 	return int(changed), Fault(st.name, err)
 }
 
-// Insert puts the rows in and says how many went in.
+// Insert inserts the rows and returns the number of inserted rows.
 func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserted int, err error) {
 	if len(all) == 0 {
 		return 0, nil
@@ -125,7 +125,7 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 	return inserted, nil
 }
 
-// readsLeft is the key of the counter of LimitReads.
+// readsLeft is the context key of the counter of LimitReads.
 type readsLeft struct{}
 
 // LimitReads bounds, on PostgreSQL, how many more reads a DB answers under a context, and forbids writes under it. Beyond the

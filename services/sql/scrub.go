@@ -10,26 +10,27 @@ import (
 
 // SQLite keeps the bytes of deleted rows until it needs their space, in the free parts of pages and in free pages. It can overwrite them at
 // each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor rows deleted before
-// secure_delete was switched on. So ordinary writes overwrite nothing: Scrub overwrites it all, when a user has to be forgotten.
+// secure_delete was switched on. So ordinary writes overwrite no deleted bytes. Scrub overwrites all of them when a user has to be
+// forgotten.
 //
-// Scrub takes the file in parts of some pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the
-// bytes that belong to nothing (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages
-// in which such bytes are not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that
-// is not understood for sure is left alone: to keep a deleted name is bad, and to lose a row is worse.
+// Scrub works on parts of scrubPages pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the bytes
+// that belong to nothing (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages in which
+// such bytes are not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that is not
+// understood with certainty is left alone: it is bad to keep a deleted name, but worse to lose a row.
 
 // Scrubbed is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
 type Scrubbed struct {
 	Next  int64 // the position of the next part
 	More  bool  // there is a next part
-	Pages int   // pages in which deleted data was left
+	Pages int   // pages in which deleted data was found
 }
 
 // ErrUnknownPages is the error of Scrub for a file whose pages it does not know for sure: one of 128 GiB or more, one with auto_vacuum, and
 // one whose list of free pages is not as it should be.
 var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
 
-// Damage says what is wrong with a SQLite file, "" for nothing. It reads the whole file. A damaged file must not be scrubbed: its list
-// of free pages may contain pages that are in use.
+// Damage describes the first fault of a SQLite file, "" for none. It reads the whole file. A damaged file must not be scrubbed: its
+// list of free pages may contain pages that are in use.
 func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	if s.Dialect != SQLite {
 		return "", nil
@@ -51,11 +52,11 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	return what, Fault("check the file", rows.Err())
 }
 
-// Scrub overwrites the data that deleted and changed rows have left in the next part of a SQLite file, which begins behind the page number
-// after. It reads beside the writer, and writes the pages that have such data, a few at a time. A page that is not as it should be is left
-// alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
+// Scrub overwrites the data that deleted and changed rows have left in the next part of a SQLite file, which begins after the page
+// with the number after. It reads while the writer works, and writes the pages that have such data, a few at a time. A page that is
+// not as it should be is left alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
 //
-// Data that is left in a page moves to another page when rows move between the two, so one round can miss it while others write. A second
+// When SQLite moves rows to another page, deleted data may move with them, so one round can miss it while others write. A second
 // round finds it. The old content of a page is in the write-ahead log until EmptyLog.
 func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
 	if s.Dialect != SQLite {
@@ -217,9 +218,9 @@ type scrubbedPage struct {
 	data   []byte
 }
 
-// scrubbed finds the pages with deleted data among the given ones and their overflow pages. found gets the given page to
-// which such a page belongs, and the page with that data overwritten. It is called after all pages are read: SQLite must
-// not write a table that it reads.
+// scrubbed finds the pages with deleted data among the given ones and their overflow pages. found gets the number of the given page
+// (for an overflow page, that of its row's page) and the page with the data overwritten. It is called after all pages are read:
+// SQLite must not write a table that it reads.
 func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
@@ -237,7 +238,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 		clean(number, number, data, holes)
 	})
 	for err == nil && len(chains) > 0 { // each turn reads the next page of every chain
-		// The chains by their next page, because the pages come in no order. Two chains never share a page in a file that is whole.
+		// The chains by their next page, because the pages come in no order. In an undamaged file two chains never share a page.
 		waiting, next := map[int64]chain{}, []int64{}
 		for _, c := range chains {
 			waiting[c.next] = c
@@ -259,7 +260,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 	return err
 }
 
-// errorsOf is the first error. That a transaction has ended already (ErrTxDone) is none.
+// errorsOf is the first error, except ErrTxDone, which means only that the transaction has already ended.
 func errorsOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil && err != sql.ErrTxDone {

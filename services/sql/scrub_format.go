@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// This file knows the part of SQLite's file format (https://sqlite.org/fileformat2.html) that tells which bytes of a
-// page hold nothing.
+// This file implements the part of SQLite's file format (https://sqlite.org/fileformat2.html) that shows which bytes of a page are
+// unused.
 //
 // A file is pages of one size. A page of a tree, of a table or an index, looks like this:
 //
@@ -24,7 +24,7 @@ import (
 type fileFormat struct {
 	pages  int64
 	usable int  // bytes of a page that SQLite uses
-	maps   bool // some pages map others, as auto_vacuum wants it; this program makes no such file
+	maps   bool // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
 
 	damaged     bool           // the list of free pages is not as it should be
 	counted     int64          // pages that the list should have
@@ -34,8 +34,8 @@ type fileFormat struct {
 	free        map[int64]bool // free pages from first to last
 }
 
-// maxFilePages is 128 GiB in pages of 4 KiB. In a smaller file the first byte of a page tells pages of trees from
-// overflow pages: those begin with the number of another page, whose first byte is then below that of any tree page.
+// maxFilePages is 128 GiB in pages of 4 KiB. In a smaller file the first byte of a page tells pages of trees from overflow pages:
+// an overflow page begins with a page number, and the first byte of that number is then below that of any tree page.
 const maxFilePages = 1 << 25
 
 // known reports whether the pages of the file are understood; otherwise nothing of it may be touched. Before head has
@@ -81,7 +81,7 @@ func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	return next
 }
 
-// hole is a part of a page that holds nothing: the bytes from from to before to.
+// hole is an unused part of a page: the bytes from offset from up to, but without, offset to.
 type hole struct{ from, to int }
 
 // chain is the rest of a row that does not fit into its page: the next overflow page, and how many bytes of the row are
@@ -141,7 +141,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	if end > content || content > f.usable {
 		return nil, nil
 	}
-	// Between the pointers to the cells and the content is nothing.
+	// The bytes between the pointers to the cells and the content are unused.
 	holes := []hole{{end, content}}
 	// Each byte of the content is taken once. Two parts that overlap show damage, and nothing is touched then.
 	used := usedBytes{make([]bool, f.usable), content}
@@ -178,8 +178,8 @@ type usedBytes struct {
 	content int // where the first of them can begin
 }
 
-// take adds the bytes from from to before to. false: one of them is used already, or lies before the content or behind
-// the usable bytes.
+// take marks the bytes from offset from up to, but without, offset to. It returns false if one of them is marked already, or lies
+// before the content or behind the usable bytes.
 func (b usedBytes) take(from, to int) bool {
 	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
@@ -190,8 +190,8 @@ func (b usedBytes) take(from, to int) bool {
 	return true
 }
 
-// cell is how many bytes of a page a cell takes, and the chain of the bytes that do not fit there. size is 0 if the cell
-// is not as it should be.
+// cell returns the number of bytes that a cell takes in its page, and the chain of the bytes that do not fit there. size is 0 if
+// the cell is not as it should be.
 func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if at+4 > f.usable {
 		return 0, c
@@ -211,7 +211,7 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 		return 0, c
 	}
 	head := len(whole) - len(rest)
-	// How much of a row stays in the page is fixed by the format, from the size of a page.
+	// The format derives from the page size how much of a row stays in the page.
 	most, least := (f.usable-12)*64/255-23, (f.usable-12)*32/255-23
 	if kind == tableLeaf {
 		most = f.usable - 35
@@ -221,7 +221,7 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 		return max(4, head+int(payload)), c
 	}
 	local := least + (int(payload)-least)%(f.usable-4)
-	// By the format a row is cut so that its last overflow page is full, if no more than most bytes stay here then.
+	// The format cuts a row so that its last overflow page is full, unless more than most bytes would then stay here.
 	if local > most {
 		local = least
 	}

@@ -85,8 +85,8 @@ func (f *scrubFile) change() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// at is the position of the mark in the name of a row that may get a text: 1, or 0 for a name without it. So marked texts are only in
-// marked rows.
+// at is the position that the mark must have in the name of a row that gets a text: 1 if the text is the mark, else 0 (no mark). So
+// marked texts are only in marked rows.
 func (f *scrubFile) at(of string) int {
 	if of == mark {
 		return 1
@@ -111,7 +111,7 @@ func (f *scrubFile) forget() {
 	f.do(`DELETE FROM rowed WHERE instr(name, '`+mark+`') > 0`, `DELETE FROM keyed WHERE instr(name, '`+mark+`') > 0`, `DROP TABLE dropped`)
 }
 
-// scrub scrubs the whole file in so many rounds, and empties the log.
+// scrub scrubs the whole file the given number of times, and empties the log.
 func (f *scrubFile) scrub(rounds int) {
 	f.Helper()
 	for range rounds {
@@ -143,7 +143,7 @@ func (f *scrubFile) rows() (all []string) {
 	return all
 }
 
-// found is how often a piece of the mark is in the files.
+// found counts the pieces of the mark in the files.
 func (f *scrubFile) found() (count int) {
 	f.Helper()
 	for _, name := range []string{f.path, f.path + "-wal", f.path + "-shm"} {
@@ -156,8 +156,8 @@ func (f *scrubFile) found() (count int) {
 	return count
 }
 
-// Whatever was inserted, changed and deleted before, the file has nothing of deleted rows after a scrub: neither in free pages nor in the
-// free parts of pages and of overflow pages, nor in the log. All other rows are as they were, the file is sound, and works on.
+// After a scrub nothing of deleted rows is in the files, whatever was inserted, changed and deleted before: neither in free pages nor in
+// the free parts of pages and of overflow pages, nor in the log. All other rows are unchanged, and the file is sound and usable.
 func TestScrubOverwritesWhatWasDeleted(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestScrubOverwritesWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// A list of free pages has many pages of its own. Each is scrubbed as well: a page that was of a table before becomes one of them.
+// A long list of free pages takes many pages itself. They are scrubbed too, because each of them was a page of a table before.
 func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
 	f := newScrubFile(t, 1)
 	for range 120 {
@@ -253,7 +253,7 @@ func TestScrubBesideOtherWrites(t *testing.T) {
 	}
 }
 
-// A reader that is in the middle of a read holds the log back. It stops neither the writer nor another try.
+// While a reader is in the middle of a read, the log cannot be emptied, but writes succeed. After the read another try succeeds.
 func TestEmptyLogWaitsForNoReader(t *testing.T) {
 	f := newScrubFile(t, 3)
 	f.changes(50)
@@ -310,7 +310,8 @@ func TestScrubElsewhere(t *testing.T) {
 	}
 }
 
-// When the log has filled the disk, no write fits that would copy it into the file. So it is emptied before writes are tried again.
+// When the log has filled the disk, no write fits that would copy it into the file. So the log is emptied before writes are tried
+// again.
 func TestTheLogIsEmptiedBeforeWritesAreTriedAgain(t *testing.T) {
 	f := newScrubFile(t, 5)
 	f.changes(50)

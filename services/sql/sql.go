@@ -5,9 +5,9 @@
 // both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one suite of tests.
 // Times are kept to the microsecond. It is safe for concurrent use.
 //
-// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and nothing is
-// half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be harmless. When the
-// process dies, everything answered before stands. A second process on a SQLite file is refused with CONFLICT.
+// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and nothing is half-done; a
+// commit whose answer was lost may or may not stand, so a repeated write has to be harmless. When the process dies, everything
+// answered before stands. A second process on a SQLite file is refused with CONFLICT.
 //
 // A Statement is written once and translated for each engine (dialect.go). Reads go through the Runner of DB. Writes go
 // through Write and WriteAll, which take functions: an engine decides how many share a transaction, and may run a
@@ -47,7 +47,7 @@ type Config struct {
 	Trace func(statement string)
 }
 
-// defaultMaxConns is enough for two nodes' worth of writers below PostgreSQL's usual limit of 100.
+// defaultMaxConns lets two nodes and more stay below PostgreSQL's usual limit of 100 connections.
 const defaultMaxConns = 16
 
 // DB is an open database.
@@ -166,12 +166,12 @@ func (s *DB) Ping(ctx context.Context) error {
 	return Fault("ping "+s.name, s.db.PingContext(ctx))
 }
 
-// Now is the time that a transaction or a read goes by: UTC, to the microsecond.
+// Now is the time that a transaction or a read uses: UTC, to the microsecond.
 func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsecond) }
 
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
-// Queued is how many writes wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: on PostgreSQL writes
-// wait for no common writer.
+// Queued is the number of writes that wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: on
+// PostgreSQL writes wait for no common writer.
 func (s *DB) Queued() int { return len(s.writer.short) + len(s.writer.long) }

@@ -51,7 +51,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if s.lock, err = lockFile(path); err != nil {
 		return err
 	}
-	// Before SQLite opens it, which would create it with the permissions of the folder.
+	// This comes before SQLite opens the file: SQLite would create it with the default permissions.
 	if err := keepPrivate(path); err != nil {
 		return openFault(path, err)
 	}
@@ -100,8 +100,8 @@ func sqliteDSN(path, mode string, pragmas []string) string {
 	return (&url.URL{Scheme: "file", Path: uriPath(filepath.ToSlash(path)), RawQuery: query.Encode()}).String()
 }
 
-// uriPath makes a path start with a slash, as C:/data does not: after the two slashes of an address, its first part would be the
-// name of a host.
+// uriPath makes a path start with a slash, which C:/data does not have. Without it, the first part of the path would be the host
+// name of the URL.
 func uriPath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
 // openFault adds the name of the file to an error of opening it. INVALID is for the operator to mend; UNAVAILABLE may

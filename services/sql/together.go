@@ -19,13 +19,13 @@ import (
 // back and repeats it with the answers of the pass before. When the functions, run with the answers of a pass, issue exactly
 // the statements of that pass, the result is the same as if they had run one by one, and it is committed.
 //
-// A function goes on where it needs no rows: a statement that only changes rows is not waited for, but its count is guessed, and checked
-// afterwards. Where functions need rows, a long batch prefetches them: it asks for these rows alone, and does not repeat the statements
-// before them, so the answers are guesses too. It begins with a short pass and some prefetches, and then most functions have all their
-// statements: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before
-// it. A wrong guess costs a pass and is never committed.
+// A function does not wait for a statement that only changes rows: its count is guessed, and checked afterwards. Where functions
+// need rows, a long batch prefetches them: it asks for these rows alone, and does not repeat the statements before them, so the
+// answers are guesses too. A long batch begins with a short pass and some prefetches. Then the statements of most functions are
+// known, and the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those
+// before it. A wrong guess costs a pass and is never committed.
 //
-// Two functions that each read a row and then write another take two round trips, where one by one they would take four and more:
+// Two functions that each read a row and then write another take two round trips; one by one they would take four and more:
 //
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
@@ -49,7 +49,7 @@ type script struct {
 	idle    bool // the run changed no row, as far as its answers are known
 	undone  bool // the last pass undid the steps after sending them, because the function fails
 	settled bool // the run repeated the steps that were sent, with their answers
-	// kept are the values of this run for the ends; none of a function that failed.
+	// kept are the values of this run for the ends; a function that failed has none.
 	kept []kept
 }
 
@@ -232,8 +232,8 @@ func (t *together) playOne(i int, p *player) (now script) {
 		now.kept = t.tx.kept
 	}
 	now.idle, now.undone = !p.changed(), before.undone
-	// Settled: this run issued the statements that were sent, and by believes each answer is PostgreSQL's. Its changes stand, or are undone
-	// if it failed.
+	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes
+	// stand, or are undone if it failed.
 	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))
 	now.settled = sent && !now.waits && p.believes()
 	return now
@@ -249,8 +249,8 @@ func (t *together) call(i int) (err error) {
 	return t.fns[i](t.tx)
 }
 
-// id returns ids for a function that are the same in every pass and rise in the order of the functions. The k-th call
-// of any function takes from the k-th row, which has an ID for each function.
+// id returns the ID for a function's call of NewID. It is the same in every pass, and the IDs rise in the order of the functions:
+// row k has an ID for each function's call k.
 func (t *together) id(function, call int, next func() services.PostID) services.PostID {
 	for call >= len(t.ids) {
 		ids := make([]services.PostID, len(t.scripts))

@@ -21,7 +21,7 @@ const (
 	longBatches = "7305534180022318195" // the key of their lock: no other part of the program uses such locks
 )
 
-// undo lists the statements that roll back the last pass, except for the final functions.
+// undo lists the statements that roll back the last pass, except for the final functions, or that begin the transaction.
 func (t *together) undo() []string {
 	switch {
 	case !t.begun && len(t.fns) > longBatch:
@@ -67,7 +67,8 @@ func (t *together) send(ctx context.Context, r *roundTrip) error {
 	return err
 }
 
-// prefetches prefetches as often as it pays. The first round trip is a pass: there is nothing to repeat yet, and its answers are no guesses.
+// prefetches makes prefetches as long as they save time. The first round trip is a pass: there is nothing to repeat yet, and its answers are
+// no guesses.
 func (t *together) prefetches(ctx context.Context) error {
 	if len(t.fns) <= longBatch {
 		return nil
@@ -137,7 +138,7 @@ func (t *together) pass(ctx context.Context) error {
 	mark := &step{}
 	// Final functions are in the transaction already: only those from base on are sent.
 	for i := t.base; i < len(t.scripts); i++ {
-		// Everything before this function was settled: if it still is after this pass, it stays for good.
+		// All functions before this one were settled. If they still are after this pass, they become final.
 		if i == t.cut && i > t.base {
 			r.queue(mark, "SAVEPOINT batch")
 		}

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// UserStatement is a statement about users in two texts: for one user, which is what most reads ask for, and for several. A list of one user
-// would take twice the time: PostgreSQL plans such a statement anew on each call, and SQLite makes a table of the list.
+// UserStatement is a statement about users in two texts: for one user, which is the case of most reads, and for several. A list of
+// one user would take twice the time: PostgreSQL plans such a statement anew on each call, and SQLite makes a table of the list.
 type UserStatement struct{ one, several Statement }
 
 // user is the phrase {user COLUMN}: the column is among the users, which are the parameter $1.

@@ -23,19 +23,21 @@ type Tx struct {
 	dated  services.PostID
 	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
-	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due at that time
+	Began  time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
 	kept   []kept                                            // values for its ends
-	// signal: its commit is signalled. It stays set when the function that set it is undone: a signal too many does no harm.
+	// signal makes the commit call the functions of OnSignal. It stays set when the function that set it is undone: an extra signal
+	// does no harm.
 	signal bool
 	Runner
 }
 
-// maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond. If they are
-// further ahead, the clock was set back: then transactions go by the clock.
+// maxAhead is the longest time that the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond. If
+// they are further ahead, the clock was set back, and transactions follow the clock again.
 const maxAhead = time.Second
 
-// newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than
-// all before. Each function takes a microsecond of its own, also where many transactions begin at the same time.
+// newTx makes a transaction of some functions. Transactions' times go back only if the clock was set back by more than maxAhead.
+// The times of a batch are later than all before, and each of its functions has a microsecond of its own; two single functions may
+// share one.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	// No lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
 	began := Micros(s.Now())
@@ -51,7 +53,7 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 	}
 }
 
-// NewID makes an id for a row of this transaction. When a function is run again in its transaction it gets the same id: every
+// NewID makes an id for a row of this transaction. When a function is run again in its transaction, it gets the same ID: every
 // argument of a statement must come from arguments, from reads, from Now, from Moment or from NewID.
 //
 // For an event in the past the ID is always that of its moment.
@@ -120,11 +122,11 @@ func repeat(err error, n int) []error {
 	return errs
 }
 
-// writeTries is how often a PostgreSQL transaction that conflicts with others runs at most: once and 5 times more.
+// writeTries is the greatest number of runs of a PostgreSQL transaction that conflicts with others: the first and 5 repeats.
 const writeTries = 6
 
-// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with one side
-// of a deadlock; also after this process stood still, and after a connection that was lost before COMMIT.
+// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with
+// one side of a deadlock. It also repeats them after this process stood still, and after a connection was lost before COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
@@ -136,7 +138,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 		if len(fns) > 1 {
 			errs, again = s.tryTogether(ctx, fns, try == writeTries)
 		} else {
-			// One function has nobody to share a round trip with, so it needs no passes.
+			// A single function shares its round trips with no other, so it needs no passes.
 			errs, again = s.tryPostgres(ctx, fns[0], try == writeTries)
 		}
 		if !again {

@@ -11,14 +11,14 @@ import (
 	"tidings/services"
 )
 
-// groupSize is how many functions share a transaction at most. One WriteAll is never split.
+// groupSize is the number of functions from which on a transaction takes no further request. One WriteAll is never split.
 const groupSize = 256
 
 // A request of more than fewFunctions functions, such as a batch of an ingest, is long, and so is one under Bulk. A user waits for a short
 // request, so it shares no transaction with a long one, and waits for one of them at most: the two kinds take turns.
 const fewFunctions = 20
 
-// bulk is the key of the mark of Bulk.
+// bulk is the context key of Bulk.
 type bulk struct{}
 
 // Bulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
@@ -175,7 +175,7 @@ func next(first, second chan *request) (r *request, from chan *request) {
 			}
 		}
 	}
-	// One is closed, so the other one is or will be. What is in them is still to be written.
+	// One is closed, so the other one is or will be. The requests in them are still to be written.
 	for _, queue := range []chan *request{first, second} {
 		if r, open := <-queue; open {
 			return r, queue
@@ -210,7 +210,7 @@ func gather(first *request, queue chan *request) []*request {
 	return group
 }
 
-// commit writes a group and returns its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
+// commit writes a group and answers its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
 // group is tried again caller by caller, so that only those fail that cannot succeed.
 func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
@@ -347,7 +347,7 @@ func gaveUp(failed, err error) error {
 	return services.Wrapf(services.Unavailable, errors.Join(err, failed), "the database does not answer")
 }
 
-// control runs a statement on the writing connection that no caller waits for.
+// control runs a statement of the writer's own on the writing connection, without a caller's context.
 func (w *writer) control(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
 	return Fault(text, err)

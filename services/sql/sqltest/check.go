@@ -6,14 +6,14 @@ import (
 	"tidings/services"
 )
 
-// Tester is what tests of both kinds have, Go's and rapid's.
+// Tester has the methods that Go's tests and rapid's tests share.
 type Tester interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// Must is the value of a call that must succeed.
+// Must returns the value of a call that must succeed; an error ends the test.
 func Must[T any](value T, err error) func(t Tester) T {
 	return func(t Tester) T {
 		t.Helper()

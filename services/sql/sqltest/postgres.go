@@ -54,8 +54,8 @@ fsync = off
 full_page_writes = off
 `
 
-// Postgres is the URL of a new database on this test binary's PostgreSQL server, which the first call starts. Its tables
-// are there and empty. The server ends with the test binary.
+// Postgres is the URL of a new database on this test binary's PostgreSQL server, which the first call starts. The database has all
+// tables, and they are empty. The server ends with the test binary.
 func Postgres(tb testing.TB) (url string) {
 	tb.Helper()
 	server, err := sharedServer()
@@ -96,7 +96,7 @@ func (s *Server) Database(tb testing.TB) (url string) {
 // copyOf makes a database as a copy of a template, which takes less time than to make the tables.
 func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	tb.Helper()
-	// Databases are not dropped: the server goes with all of them.
+	// Databases are not dropped one by one: the end of the server deletes all of them.
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
 	if err := s.create(tb.Context(), name, template); err != nil {
 		tb.Fatalf("sqltest: create a database: %v", err)
@@ -251,7 +251,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		return false, err
 	}
 	defer log.Close()
-	// The keeper reads from the pipe. However the test binary ends, the pipe does too, and with it the server.
+	// The keeper reads from the pipe. However the test binary ends, the pipe is closed, and the keeper ends the server.
 	in, leash, err := os.Pipe()
 	if err != nil {
 		return false, err
@@ -298,5 +298,5 @@ func (s *Server) end(word string) {
 	_ = s.keeper.Wait() // the exit code of a server that was ended says nothing
 }
 
-// PostgresError is an error as PostgreSQL's driver gives it.
+// PostgresError makes an error of the type that PostgreSQL's driver returns.
 func PostgresError(code, message string) error { return &pgconn.PgError{Code: code, Message: message} }

@@ -23,7 +23,7 @@ func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
-// SQLite is the URL of a new SQLite file that goes with the test. Its tables are there and empty.
+// SQLite is the URL of a new SQLite file, which is deleted with the test. It has all tables, and they are empty.
 func SQLite(tb testing.TB) (url string) {
 	tb.Helper()
 	// A copy of a migrated file: the migrations themselves take longer than most tests.
@@ -54,7 +54,7 @@ func LockFile(tb testing.TB, url string) (release func()) {
 	return release
 }
 
-// Open opens a database that the test's end closes. What it logs goes to the test's output.
+// Open opens a database, which the end of the test closes. Its log goes to the test's output.
 func Open(tb testing.TB, cfg sql.Config) *sql.DB {
 	tb.Helper()
 	if cfg.Log == nil {

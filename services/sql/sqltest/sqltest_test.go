@@ -54,8 +54,8 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 	}
 }
 
-// The database of a test has all tables already, so the program makes none. A new file, or a database of a new server, has none: one log
-// line says that they were made.
+// The database of a test has all tables already, so the program makes none. A new file, or a database of a new server, has no
+// tables: the program makes them, and one log line says so.
 func TestTablesAreThereAlready(t *testing.T) {
 	for name, c := range map[string]struct {
 		url   string

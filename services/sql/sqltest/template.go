@@ -13,7 +13,7 @@ import (
 // The tables are made once in a test binary, for each engine that it asks for, and every database of a test is a copy:
 // making them takes longer than most tests.
 
-// migrated is a SQLite file in which the tables stand empty.
+// migrated is the content of a SQLite file with all tables, which are empty.
 var migrated = sync.OnceValues(func() (content []byte, err error) {
 	folder, err := os.MkdirTemp("", "sqltest-*")
 	if err != nil {
@@ -24,10 +24,10 @@ var migrated = sync.OnceValues(func() (content []byte, err error) {
 	if err := makeTables("sqlite:" + path); err != nil {
 		return nil, err
 	}
-	return os.ReadFile(path) // closed, it is whole: no log stands beside it
+	return os.ReadFile(path) // after Close the file is complete, and has no write-ahead log beside it
 })
 
-// templateName is the database of a server that the others are copied from.
+// templateName is the name of the database from which the others are copied.
 const templateName = "tables"
 
 // sharedServer is the server of all tests, with its template.
