@@ -19,7 +19,7 @@ type aging struct {
 	today  int64
 }
 
-// snapshot returns the user's state as a node reads it whose clock may be a day behind.
+// snapshot returns the user's state as read by a node whose clock may be a day behind.
 func (a *aging) snapshot() services.Membership {
 	state := a.own
 	state.Head, state.AgedOn = int64(len(a.days)), a.today-int64(a.random.IntN(2))

@@ -21,8 +21,8 @@ var cachePut = loadScript("cache_put")
 // The form of a copy's version, and the life of a copy.
 const (
 	versionDigits = 16
-	// copyLifetime frees copies that are no longer in use. Each write begins it anew, a read does not: an expired copy that
-	// is still in use is read from SQL and written again.
+	// copyLifetime frees copies that are no longer in use. Each write starts it again, a read does not: if an expired copy is still
+	// in use, the fact is read from SQL and written again.
 	copyLifetime = 7 * 24 * time.Hour
 )
 
@@ -92,7 +92,8 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 // PutCopies writes copies, unless Redis has newer ones. It is called after the commit of each change, and after a read
 // from SQL, in any order: the version in each copy decides.
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
-	// The epoch is taken before the writes: a Redis that loses data between the two rejects the copies, instead of trusting them.
+	// The epoch is taken before the writes: if Redis loses data between the two, readers reject the copies instead of trusting
+	// them.
 	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
 	// put adds the call for one copy, with that epoch.
 	put := func(key string, changed time.Time, value any) error {
@@ -168,7 +169,7 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 		}
 		micros = micros*10 + int64(digit-'0')
 	}
-	// If the copy's epoch is longer than this one and begins with it, a rest is left before the JSON, which then does not
+	// If the copy's epoch is longer than this one and begins with it, its other digits stay before the JSON, and the text does not
 	// parse.
 	body, known := strings.CutPrefix(text[versionDigits:], epoch)
 	return time.UnixMicro(micros).UTC(), known && json.Unmarshal([]byte(body), into) == nil

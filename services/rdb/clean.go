@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours.
-// It merely picks keys of ours: the script that drops a key checks it again, because it may have changed since.
+// The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours. The
+// walk only picks keys: the script that drops a key checks it again, because the key may have changed since.
 
 // The scripts of the cleaner: each checks the finding of the walk again before it drops or cuts.
 var (
@@ -43,11 +43,10 @@ type Leftover struct {
 	keys []string
 }
 
-// Walk passes keys from a position on, roughly as many as about says, and returns the position that it reached; done is true
-// when it has passed all keys. A key that exists throughout the walk is found at least once.
+// Walk passes keys from a position on, roughly the number about, and returns the position that it reached. done is true when it has
+// passed all keys. A key that exists throughout the walk is found at least once.
 func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
-	// The masters are asked anew at each step. Their addresses have an order, so a position in it survives a change of
-	// masters.
+	// The list of masters is read anew at each step. It is sorted by address, so a position survives a change of masters.
 	var mu sync.Mutex
 	masters := map[string]*redis.Master{}
 	err = c.EachMaster(ctx, func(_ context.Context, master *redis.Master) error {
@@ -87,8 +86,8 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	return found, WalkPlace{}, true, nil
 }
 
-// find checks those of the keys that are ours, in one round trip. It asks Redis only for what picks a key: an expiry, a
-// length, whether a document exists. The commands' answers are taken in the order of the keys, one or two for each.
+// find checks our keys among the given ones, in one round trip. It asks Redis only for the facts that decide: an expiry, a length,
+// and whether a document exists. The answers are in the order of the keys, one or two for each.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
 	// Foreign keys count too: the walk's pace and progress are measured in all keys of Redis.
 	found.Keys = len(keys)
@@ -153,8 +152,8 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	return found, nil
 }
 
-// TrimInboxes cuts inboxes down to the listed entries. A result's N is 0 if the visible state stays the same; cut is how many
-// entries were removed.
+// TrimInboxes cuts inboxes down to the listed entries. A result's N is 0 if the visible state stays the same; cut has the number of
+// entries that were removed from each inbox.
 func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []redis.Result, cut []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -181,7 +180,7 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 	return results, cut, nil
 }
 
-// AnyDay lets DropUsers drop a user whatever day of the last visit is in the document.
+// AnyDay makes DropUsers drop the keys of users without any check.
 const AnyDay = -1
 
 // DropUsers drops the keys of users whose last visit was on a day or before, and returns how many keys of each it dropped. It

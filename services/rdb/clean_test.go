@@ -165,7 +165,7 @@ func (v view) dropUser(last int64) int {
 	return dropped[0]
 }
 
-// All keys of a dormant user are dropped. No key is dropped of a user who has come back, is coming back, or has a subscription.
+// All keys of a dormant user are dropped. The keys of a user who has come back, is coming back, or has a subscription, stay.
 func TestDropUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		whole := func() {

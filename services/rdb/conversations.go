@@ -13,10 +13,10 @@ var conversationsPut = loadConversationScript("conversations_put")
 // statesPerCall bounds how long one call of the script may block Redis.
 const statesPerCall = 25
 
-// PutMemberships writes users' own states in conversations into their documents: the newer of each state wins, and the sums
-// change in the same step. For a user without a document, or whose states were lost, the result is Missing: their rebuild
-// writes the states. Results are in the order of the states; consecutive states of one user share one result. clamped is how
-// many documents had a negative count, which happens only if something else wrote to Redis.
+// PutMemberships writes users' own states in conversations into their documents: the newer of each state wins, and the sums change
+// in the same step. For a user without a document, or whose states were lost, the result is Missing: their rebuild writes the
+// states. Results are in the order of the states; consecutive states of one user share one result. clamped is the number of
+// documents with a negative count, which happens only if another program wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
 	calls, places := membershipCalls(states)
 	answers, err := c.Results(ctx, conversationsPut, calls)
@@ -35,8 +35,8 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 	return results, clamped, nil
 }
 
-// membershipCalls are the calls that write states, and the call of each state. A user with many states gets several
-// calls. Each is complete in itself: the sums move with the states of that call.
+// membershipCalls returns the calls that write states, and for each state the index of its call. A user with many states gets
+// several calls. Each is complete in itself: the sums move with the states of that call.
 func membershipCalls(states []services.Membership) (calls []redis.Call, places []int) {
 	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
@@ -67,8 +67,8 @@ func MembershipParts(states []services.Membership) (parts []redis.Step) {
 
 var conversationsAged = loadConversationScript("conversations_aged")
 
-// FindNextAged computes from all of the users' states when the next message leaves their counts because of its age. Call it
-// after states were put as of a new day: PutMemberships only moves that time earlier, by the states that it is given.
+// FindNextAged computes from all of the users' states when the next message leaves their counts because of its age. Call it after
+// states of a new day were put: PutMemberships looks only at the states that it is given, and can only move that time earlier.
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

@@ -243,7 +243,7 @@ func (w *talks) shown(d Document) (unread, mentions int) {
 	return unread, d.Conversations.Mentions
 }
 
-// truth returns the counts that it must show, by a direct count of the facts.
+// truth returns the counts that the user's document must show, by a direct count of the facts.
 func (w *talks) truth(user services.UserID) (unread, mentions int) {
 	for _, t := range w.facts {
 		row := t.rows[user]

@@ -62,7 +62,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	layout := c.layout.Load()
 	if len(users) == 1 {
 		var room [48]string // most documents have no more fields
-		// One user is the common case, of each badge query: it shares a round trip with other queries, and allocates
+		// One user is the common case: each badge query reads one. This read shares a round trip with other queries, and allocates
 		// little.
 		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.read, room[:0])
 		if err == nil {
@@ -135,15 +135,15 @@ var versionRaise = loadScript("version_raise")
 
 var documentLost = loadScript("document_lost")
 
-// MarkLost reports that the users were shown versions shown[i] from Redis, although their documents are older now, as
-// after a restart from an older snapshot that the epoch did not show. Such documents count as lost and are rebuilt with
-// newer versions.
+// MarkLost marks the documents that are older than the versions shown[i] that users[i] were shown from Redis. This happens after a
+// restart from an older snapshot that the epoch did not show. The marked documents count as lost and are rebuilt with newer
+// versions.
 func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
-	// Missing documents are lost anyway, so the results are not looked at.
+	// Missing documents are lost anyway, so the results are ignored.
 	_, err := c.Results(ctx, documentLost, calls)
 	return err
 }

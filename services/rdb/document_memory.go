@@ -32,10 +32,10 @@ type keptDocument struct {
 }
 
 const (
-	// How many documents are kept. One takes about 1.5 KB.
+	// The greatest number of documents that are kept. One takes about 1.5 KB.
 	documentsKept = 10_000
-	// The most bytes of values that a kept document has. Parsed, they take up to three times that, so all kept documents take
-	// at most 60 MB. The document of a user who follows thousands of huge authors is longer.
+	// The greatest length, in bytes, of all values of a kept document. Parsed, they take up to three times that, so all kept
+	// documents take at most 60 MB. The document of a user who follows thousands of huge authors is longer.
 	longestKept = 2 << 10
 )
 
@@ -55,8 +55,8 @@ func newDocumentMemory() *documentMemory {
 	return &documentMemory{users: users}
 }
 
-// of returns the kept documents of users, in their order. The layout is nil for a document that is not kept, or was read by
-// another layout.
+// of returns the kept documents of users, in their order. A result without a layout stands for a document that is not kept, or was
+// read by another layout.
 func (m *documentMemory) of(users []services.UserID, layout *layout) []keptDocument {
 	kept := make([]keptDocument, len(users))
 	m.mu.Lock()
@@ -93,9 +93,9 @@ func (c *Projections) ForgetDocuments() {
 // ForgetDocument drops a user's document, if this node keeps it.
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
-// DocumentsCached is Documents for users who may have been read before on this node: of a kept document Redis is asked
-// only for the fields that show whether it has changed. A document that has changed costs a second round trip, and is not
-// ready if that fails.
+// DocumentsCached is Documents for users who may have been read before on this node: for a kept document it reads from Redis only
+// the fields that show whether the document has changed. A document that has changed costs a second round trip, and is not ready if
+// that fails.
 func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (l *layout) current(kept *keptDocument, texts []string) Document {
 	return document
 }
 
-// readExpiryFields reads the plain fields that a document has where items leave the counts by age.
+// readExpiryFields reads the plain fields of the sources whose items leave the counts by age.
 func (l *layout) readExpiryFields(p *parser, d *Document) {
 	if l.expiry.Expires(services.SourceHomeFeed) {
 		d.FeedAged = p.place(p.next())

@@ -23,7 +23,7 @@ const (
 	authorFirst = '!' // '!' to 'u'
 )
 
-// zeroID is the id before every post, as scripts compare it.
+// zeroID is the text of the ID 0, which sorts before every post.
 var zeroID = services.PostID(0).String()
 
 // AuthorLetters prints an author as entries of lists contain them: 5 digits of base 85, the most significant first, for
@@ -46,7 +46,7 @@ func entryText(entry services.FeedEntry) string {
 	return entryStem(entry.Post, entry.Author) + string(flag)
 }
 
-// entryStem prints the entry without its flag. A deletion removes it whatever its flag.
+// entryStem prints the entry without its flag. A deletion removes the entry with either flag.
 func entryStem(post services.PostID, author services.UserID) string {
 	return post.String() + AuthorLetters(author)
 }

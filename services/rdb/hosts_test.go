@@ -74,7 +74,7 @@ func TestHostsAreNamedInDocuments(t *testing.T) {
 	})
 }
 
-// With any number of hosts, an entry that was written is found and the others stay.
+// Among 2,000 hosts, an entry is found and changed or dropped, and the others stay.
 func TestManyHosts(t *testing.T) {
 	eachView(t, func(v view) {
 		var hosts []services.FollowedAuthor

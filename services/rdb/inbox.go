@@ -21,7 +21,7 @@ var (
 	activity    = loadScript("activity")
 )
 
-// viewKeys are the keys of a user's view in the order of the scripts that build it: activity and rebuild_begin.
+// viewKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
 func viewKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
@@ -47,9 +47,9 @@ type Add struct {
 	Entry  services.FeedEntry
 }
 
-// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds. Retry means
-// that the inbox refused because of a later removal, or because it lists the post with another flag: read post and
-// follow again for that reader.
+// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds. Retry means that the inbox
+// refused the post because of a later removal, or because it lists the post with another flag: read post and follow again for that
+// reader.
 func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []Add) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()
@@ -171,7 +171,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	key := inboxKey(reader)
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
-		// The commands are taken by their positions below.
+		// The answers are taken by their positions below.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)

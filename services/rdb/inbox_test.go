@@ -122,9 +122,9 @@ func (v view) lose(keys ...string) {
 	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
 }
 
-// document reads the reader's document. It checks that a read through the memory of documents gives the same, whatever script
-// has changed the document. It does not for a document that is not ready: if a test broke it by hand it has no new version,
-// and the one from memory is still whole.
+// document reads the reader's document. It checks that a read through the memory of documents gives the same, whatever script has
+// changed the document. A document that is not ready is not compared: if a test broke it by hand, it has no new version, and the
+// kept document is still whole.
 func (v view) document() Document {
 	v.Helper()
 	documents, err := v.c.Documents(v.Context(), []services.UserID{reader})

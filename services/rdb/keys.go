@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis"
 )
 
-// This file builds every key that holds a projection. Bounds are per key.
+// This file builds every key that holds a projection. The sizes are those of one key.
 
 // DocumentKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
 func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b") }
@@ -28,9 +28,8 @@ func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
 // onlineKey is the nodes on which the user has open subscriptions: HASH, node -> end of its lease in ms, one field per node.
 func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
-// onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in
-// ms. A member whose lease has ended stays until the next user enters the shard. The key expires a lease after the last
-// entry.
+// onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in ms. A
+// member whose lease has ended stays until the next user enters the shard. The key expires one lease after the last entry.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
@@ -45,8 +44,8 @@ func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
 }
 
-// The parts of ownedKey that the cleaner tells apart. Every other part is one of a user's view, perhaps by another version of
-// this program.
+// The parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another version of this
+// program.
 const (
 	documentPart = "b"
 	inboxPart    = "i"
@@ -95,7 +94,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name
 	}
 	if rest, found := strings.CutPrefix(name, "p:"); found {
-		// Another program may well use the prefix p: only 13 letters of an ID make it ours.
+		// Another program may well use the prefix "p:", so only a valid ID of 13 letters after it makes the key ours.
 		_, err := services.ParsePostID(rest)
 		key.part = copyPart
 		return key, err == nil

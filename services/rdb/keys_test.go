@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// A feature above registers keys like these.
+// Features register families of keys like this one.
 var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: "!r", Ours: func(rest string) bool {
 	code, id, found := strings.Cut(rest, "/")
 	return found && code != "" && id != ""

@@ -25,7 +25,7 @@ type layout struct {
 	read          *redis.Fields // the read of fields
 	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
 	check         *redis.Fields // the read of checkedFields and those that follow them
-	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; optional), pattern of a valid value
+	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
 	paired        []bool        // of fields: whether it exists exactly if the field before it does
 	optional      []bool        // of fields: whether it may be absent
 }
@@ -41,15 +41,15 @@ const optional = "?"
 // come first, because it looks at them before all others.
 var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
 
-// Patterns of Lua for whole values. rebuild_begin compares each field with its pattern: a broken value is born anew,
-// and its facts are written again.
+// Patterns of Lua for whole values. rebuild_begin compares each field with its pattern: a broken field gets its initial value
+// again, and the rebuild writes its facts.
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
 	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
-// newLayout lists the fields, and for each how it is born. registers and parseTexts read them in the same order.
+// newLayout lists the fields, with the value at birth of each. registers and parseTexts read them in the same order.
 func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
 	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), paired: make([]bool, len(plainFields)), optional: make([]bool, len(plainFields))}
 	// value "" makes a field paired: it is born with the first version of the field before it.
@@ -122,8 +122,8 @@ func (c *Projections) SetDots(names []string) {
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
 }
 
-// SetCategories sets the categories of the host application: their fields are read from now on, and each document says by which
-// categories it was read. It is safe for concurrent use with readers.
+// SetCategories sets the categories of the host application: their fields are read from now on, and each Document has the
+// categories by which it was read. It is safe for concurrent use with readers.
 func (c *Projections) SetCategories(hosts *services.HostCategories) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -351,7 +351,7 @@ func countsText(counts services.CategoryCounts) string {
 	return string(text)
 }
 
-// parseCounts reads what countsText prints. The separators are not told apart: the patterns of rebuild_begin do that.
+// parseCounts reads what countsText prints. It does not distinguish the two separators: the patterns of rebuild_begin do that.
 func parseCounts(text string) (counts services.CategoryCounts, err error) {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' })
 	if len(parts) != 3+len(counts.Days) {

@@ -15,7 +15,7 @@ import (
 // author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type List struct {
 	Part string        // of its key, see redis.UserKey: a small letter
-	Lua  string        // defines Drop; it stands before inbox_drop.lua
+	Lua  string        // defines Drop; it is inserted into inbox_drop.lua
 	Drop string        // the Lua function that removes an author: its arguments are the key and the author, see AuthorLetters
 	Trim *redis.Script // cuts KEYS[1], and returns how many entries it cut
 }
@@ -95,9 +95,9 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 // leases are the registered parts of users' keys that do not belong to a view, see RegisterLease.
 var leases []string
 
-// RegisterLease registers a part of users' keys that is no part of their views and that expires by itself: HASHes. The
-// cleaner drops one without an expiry; one of the wrong type is deleted without the view. Call it from package variables; it
-// panics if the part is taken.
+// RegisterLease registers a part of users' keys that does not belong to their views: a HASH that expires by itself. The cleaner
+// drops such a key if it has no expiry. A key of the wrong type is deleted alone, without the view. Call it from package variables;
+// it panics if the part is taken.
 func RegisterLease(part string) string {
 	if slices.Contains(leases, part) {
 		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))

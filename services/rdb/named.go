@@ -35,7 +35,7 @@ type AddNamed struct {
 }
 
 // MergeNamed adds authors to readers' documents, one round trip for each 500. Results are in the order of adds. If anything was
-// removed from a reader since the stamp, the result is Retry: read their edge again.
+// removed from a reader's view since the stamp, the result is Retry: read the follow again.
 func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp redis.Stamp, adds []AddNamed) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()

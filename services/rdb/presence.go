@@ -35,7 +35,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	}
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			// The key lives for the last lease; a field that ended before is ignored by its readers.
+			// The key expires with the last lease that is written. Readers ignore a field whose own lease has ended.
 			p.HSet(ctx, onlineKey(user), c.Node(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}

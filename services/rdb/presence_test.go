@@ -76,7 +76,7 @@ func (v view) watched(users ...services.UserID) (watched []services.UserID) {
 	return watched
 }
 
-// A user is watched until they have left the last node, at once, or until the lease of a node that died has ended. The online
+// A user stops being watched at once when they leave the last node, or when the lease of a node that died has ended. The online
 // users, whom fan-out serves first, still include users who left within a lease.
 func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
 	test := func(t *testing.T, url string) {

@@ -21,11 +21,11 @@ var (
 	rebuildMerge = loadScript("rebuild_merge")
 )
 
-// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
-// read. With refill it also opens the inboxes below their floors. What is whole stays, and readers use it until the rebuild
-// ends.
+// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be read.
+// With refill it also opens the inboxes below their floors. Documents and inboxes that are whole stay, and readers use them until
+// the rebuild ends.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
-	// All users share the arguments: how a field is born does not depend on the user.
+	// All users share the arguments: the value at birth of a field does not depend on the user.
 	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().initialFields...)
 	if refill {
 		args[0] = "1"
@@ -55,7 +55,7 @@ type FeedFacts struct {
 type Rebuilt struct {
 	redis.Result
 	Document Document // as it is after the rebuild; not Ready if it cannot be shown
-	Clamped  int      // parts that met a negative count, which happens only if something else wrote to Redis
+	Clamped  int      // parts that met a negative count, which happens only if another program wrote to Redis
 }
 
 // EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and
@@ -69,7 +69,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		return rebuilt, err
 	}
 	for i, reply := range replies {
-		// The view is emptied here and not by Change, because the steps before may have gone into it.
+		// The view is emptied here and not by Change, because earlier steps may have written into it already.
 		if redis.IsWrongType(reply.Err) {
 			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
 			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})

@@ -68,7 +68,7 @@ func (b *builder) run(steps ...redis.Step) (redis.Status, error) {
 	return result.Status, err
 }
 
-// whole returns an error if the document is ready although it lacks anything.
+// whole returns an error if the document is ready although a part of it is missing.
 func (b *builder) whole() (ready bool, err error) {
 	documents, err := b.c.Documents(b.ctx, []services.UserID{b.user})
 	if err != nil || !documents[0].Ready {
@@ -83,8 +83,8 @@ func (b *builder) whole() (ready bool, err error) {
 // broken is a script that fails in place of a step.
 var broken = redis.NewScript("broken", "return redis.error_reply('ERR out of luck')")
 
-// A step of a rebuild fails, or is lost, and those after it succeed: the document is not declared good. The next rebuild
-// makes it good, whatever the first has left.
+// If a step of a rebuild fails or is lost, and the steps after it succeed, the document is not marked good. The next rebuild makes
+// it good, whatever the first one has written.
 func TestARebuildWithoutAllStepsIsRefused(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)

@@ -56,8 +56,8 @@ type fixedRegister struct {
 	optional       bool
 }
 
-// fixedRegisters are the versioned fields of every document. Add a new one at the end, with optional: documents of the release
-// before do not have it.
+// fixedRegisters are the versioned fields of every document. Add a new one at the end, with optional: documents of the previous
+// release do not have it.
 var fixedRegisters = []fixedRegister{
 	{announcementField, `^%d+;%d+;%d+$`, false},
 	{segmentField, `^%d+;%d+$`, false},
@@ -107,8 +107,8 @@ func dotField(name string) string { return "D" + name }
 
 var registersPut = loadScript("registers_put")
 
-// PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users.
-// A user without a document is Missing: their rebuild brings the fields.
+// PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
+// result is Missing for a user without a document: their rebuild writes the fields.
 func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -173,7 +173,7 @@ func MessagesRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), registerValue(state.Version, redis.Digits(state.Unread))}
 }
 
-// MessageDaysRegister is MessagesRegister for documents that keep how old the unread ones are.
+// MessageDaysRegister is MessagesRegister for documents that keep the ages of unread messages.
 func MessageDaysRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), countsText(services.CategoryCounts{
 		Version: state.Version, Older: state.Days.Older, Day: state.Days.Day, Days: state.Days.Days,

@@ -62,7 +62,7 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 	})
 }
 
-// A read of an incomplete view rebuilds it, and its snapshot says so; only a key of the wrong type stays.
+// A snapshot tells an incomplete view from one with a value that only a reset repairs. After a reset, a rebuild makes both whole.
 func TestASnapshotReportsABrokenView(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, c := range map[string]struct {

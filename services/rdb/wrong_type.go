@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// empty repairs keys of the wrong type. It empties the whole view of a user of which a key is a part, and deletes any other
-// key alone. The engine calls it, see redis.Client.EmptyBy.
+// empty repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any other key
+// alone. The engine calls it, see redis.Client.EmptyBy.
 func (c *Projections) empty(ctx context.Context, keys []string) error {
 	var calls []redis.Call
 	known := map[string]bool{}
@@ -59,13 +59,13 @@ var viewReset = loadScript("view_reset")
 // resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
 const resetLifetime = time.Hour
 
-// allKeys are the keys of a user's view in the order of the scripts that delete it.
+// allKeys are the keys of a user's view, in the order in which the scripts that delete the view take them.
 func allKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
-// resetCall empties one user's view. Its version goes on from the former one, unless the document itself is of the
-// wrong type.
+// resetCall empties one user's view. The view's version continues from the former one, unless the document itself is of the wrong
+// type.
 func resetCall(user services.UserID) redis.Call {
 	return redis.Call{
 		Keys: allKeys(user),

@@ -12,12 +12,12 @@ import (
 type Boards interface {
 	// Event runs one event, of a kind that is BoardKinds or greater.
 	Event(kind int, user, other services.UserID) error
-	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused says
-	// that something was removed since the stamp.
+	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused is true if
+	// something was removed since the stamp.
 	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor
-	// Check compares what readers see with the facts after a step, Compare one reader's board at the end.
+	// Check compares the boards that readers see with the facts after a step. Compare does so for one reader at the end.
 	Check() error
 	Compare(user services.UserID) error
 }

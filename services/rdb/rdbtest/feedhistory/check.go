@@ -44,7 +44,7 @@ func snapshots(w *World) (map[services.UserID]snapshot, error) {
 	return all, nil
 }
 
-// newSnapshot parses what the two commands of snapshots have answered.
+// newSnapshot parses the answers to the two commands of snapshots.
 func newSnapshot(fields []any, members []string) (s snapshot) {
 	if fields[0] == nil || len(members) == 0 {
 		return s
@@ -114,8 +114,8 @@ func (w *World) Check() error {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
 		before, had := w.shown[user]
-		// The next reader rebuilds such a view. The state shown last stays in w.shown, and the rebuilt state is compared with
-		// it.
+		// The next reader rebuilds a view that is not whole. The state shown last stays in w.shown, and the rebuilt state is
+		// compared with it.
 		if !now.whole || now.st != "1" {
 			continue // no reader sees this state
 		}
@@ -155,7 +155,7 @@ func (w *World) compare() error {
 		if err != nil {
 			return err
 		}
-		// What readers get: the methods under test, with their own parsers.
+		// From here on the methods under test read the state, with their own parsers, as readers do.
 		page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 
 // name writes an author into the documents of the followers with IDs above after, up to to, as they stand when it runs.
 func (w *World) name(pause func(), field rdb.NamedField, author, after, to services.UserID) error {
-	// Before the edges are read: see the path of a change in package rdb.
+	// The stamp is taken before the edges are read: see the path of a change in package rdb.
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (f *longFeed) commitLate() error {
 	return f.addAgain(func() {}, f.reader, id)
 }
 
-// longRebuild reads a rebuild's facts of a long feed: the posts that an inbox holds, and the newest below them.
+// longRebuild rebuilds a long feed from its facts: the posts that an inbox holds, and the newest ones below them.
 func (f *longFeed) longRebuild(refill bool) error {
 	f.Say("rebuild, refill %v", refill)
 	stamps, err := f.Client.BeginRebuild(f.Ctx, f.Users, refill)

@@ -128,7 +128,7 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 				return err
 			}
 			pause()
-			// The follow that was made meanwhile may have been merged before the removal.
+			// A follow that was made meanwhile may have been merged before the removal.
 			if _, again := w.edges[edge{reader, author}]; again && w.Rereads {
 				continue
 			}
@@ -189,7 +189,7 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 	return nil
 }
 
-// rebuild marks, reads and merges, in this order.
+// rebuild marks the document, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 	for range Rounds {
 		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, refill)

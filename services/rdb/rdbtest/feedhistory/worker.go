@@ -28,7 +28,8 @@ func (w *worker) start() {
 		}()
 		err := w.do(func() {
 			if !yield(nil) {
-				// The pause does not return: the job ends in the middle, and its deferred calls run as they would not in a real crash.
+				// The pause does not return: the job ends in the middle. Its deferred calls run, which they would not do in a real
+				// crash.
 				panic(errDead)
 			}
 		})

@@ -29,7 +29,7 @@ type World struct {
 	Users  []services.UserID
 	Boards Boards // nil: no user has a board
 
-	// What is drawn once for a history: see mix and newWorld.
+	// Values that are drawn once for a history: see mix and newWorld.
 	deck   []int  // event kinds to draw from
 	pair   bool   // every event concerns the same two people
 	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
@@ -43,10 +43,9 @@ type World struct {
 	last  services.PostID          // greatest ID that was assigned
 	held  []services.PostID        // IDs assigned to transactions that have not committed
 
-	// The work that has not ended, and what the last step left in Redis for the next one to be compared with.
 	// The jobs that have not ended, in no order that matters: any of them may run next.
 	queue []*worker
-	shown map[services.UserID]snapshot // what a reader could see last, for comparison with the next step's
+	shown map[services.UserID]snapshot // the state that readers saw last, for comparison with that after the next step
 	trace []string                     // a line for each event and step, printed with a failure
 
 	Rereads bool // false is an injected bug: a removal does not read its edge again
@@ -211,7 +210,8 @@ func (w *World) follow(reader, author services.UserID) {
 	w.projectEdge(reader, author)
 }
 
-// projectEdge queues a job. If a job of this pair is queued already, the two may be claimed together and become one.
+// projectEdge queues a job that projects an edge. If a job of this edge is queued already, the two may be claimed together and
+// become one.
 func (w *World) projectEdge(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.Random.IntN(2) == 0 {
