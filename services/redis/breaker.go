@@ -63,15 +63,15 @@ func (b *breaker) Allow() error {
 	return nil
 }
 
-// ReportResult takes the result of a call. The library does not say which call it was: the oldest running one is assumed. A
-// call outlives the breaker's pause only if it takes longer than the pause, so that results hardly ever cross.
+// ReportResult takes the result of a call. The library does not say which call it was: the oldest running one is assumed. The
+// results of two calls are confused only if a call takes longer than the breaker's pause, which hardly ever happens.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()
 	if len(b.open) == 0 {
 		b.mu.Unlock()
 		return
 	}
-	// One result for each Allow: what is left in the list would count a call that never ended.
+	// Each Allow has one result: an entry left in the list would count as a call that never ended.
 	done := b.open[0]
 	b.open = b.open[1:]
 	b.mu.Unlock()

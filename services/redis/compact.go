@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// Listpack is a setting below which Redis stores a small collection as one listpack, which saves most of its memory.
+// Listpack is a setting of Redis: a collection up to this limit is stored as one listpack, which saves most of its memory.
 type Listpack struct {
 	Name, Old string // Old is the name before Redis 7, which newer versions accept too
 	Least     int    // in the setting's own unit

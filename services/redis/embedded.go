@@ -37,7 +37,7 @@ func startEmbedded() (*embeddedServer, error) {
 	return s, nil
 }
 
-// tick advances the embedded Redis' clock: by itself it never expires a key.
+// tick advances the embedded Redis' clock: without that, the server never expires a key.
 func (s *embeddedServer) tick(ctx context.Context) {
 	ticker := time.NewTicker(embeddedTick)
 	defer ticker.Stop()
@@ -55,12 +55,12 @@ func (s *embeddedServer) tick(ctx context.Context) {
 	}
 }
 
-// options are what a client needs to reach it.
+// options are those with which a client reaches the server.
 func (s *embeddedServer) options() *redis.Options {
 	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
 }
 
-// close ends the clock first: it must not move a server that is closed.
+// close ends the clock first: the clock of a closed server must not be advanced.
 func (s *embeddedServer) close() error {
 	s.stop()
 	s.ticking.Wait()

@@ -14,20 +14,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that was restarted from an older snapshot, or a replica that was promoted without the last writes, holds keys that
-// look whole and stay behind for good. The epoch tells such data apart: a short number made of the lineages of all masters
-// (their replication IDs, which are new with every start and every promotion). Data carries the epoch of its birth, and readers
-// treat data of another epoch as missing, so that it is rebuilt from SQL. On a cluster the failover of one master therefore
-// invalidates the data of all.
+// A Redis that was restarted from an older snapshot, or a replica that was promoted without the last writes, holds keys that look
+// whole and stay out of date for good. The epoch tells such data apart: a short number made of the lineages of all masters (their
+// replication IDs, which are new with every start and every promotion). Data carries the epoch of its birth, and readers treat data
+// of another epoch as missing, so that it is rebuilt from SQL. On a cluster the failover of one master therefore invalidates the
+// data of all.
 //
-// A node learns of a new lineage before it reads anything from it, because every new connection asks. If a connection outlives
-// the change, as one to a promoted replica of a cluster does, Watch notices within a second.
+// A node learns of a new lineage before it reads any of its data, because every new connection asks for the lineage. If a
+// connection outlives the change, as one to a promoted replica of a cluster does, Watch notices within a second.
 
-// The terms of the epoch, and how fresh the knowledge of it must be for data that is built.
+// The limits and the fixed texts of the epoch.
 const (
 	epochTrust    = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
 	epochWithin   = 300 * time.Millisecond // how long a rebuild waits for the answer
-	noEpoch       = "0"                    // no valid key has it
+	noEpoch       = "0"                    // before the first answer; no valid data has it
 	lonelyLineage = "!"                    // of the embedded Redis, which belongs to this process
 	noLineage     = "?"                    // of a Redis that does not allow the question
 	lineageField  = "master_replid:"
@@ -113,7 +113,7 @@ func (e *epoch) fold() {
 	for _, lineage := range e.lineages {
 		ids = append(ids, lineage.id)
 	}
-	// By the IDs alone: the order of masters differs between nodes, and an epoch must not.
+	// The IDs are sorted: the order of the masters differs between nodes, and the epoch must not.
 	slices.Sort(ids)
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(strings.Join(ids, " ") + e.form))
@@ -121,7 +121,7 @@ func (e *epoch) fold() {
 	e.text.Store(&text)
 }
 
-// fresh reports whether all masters have answered a moment ago.
+// fresh reports whether all masters have answered within epochTrust.
 func (e *epoch) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *Client) AddrOf(master *redis.Client) string {
 func (c *Client) Epoch() string { return c.epoch.value() }
 
 // EpochToBuild is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
-// Otherwise, of two nodes of which one has not noticed a failover, each would discard and rebuild what the other has built.
+// Otherwise a node that has not noticed a failover and a node that has would each discard and rebuild the data of the other.
 func (c *Client) EpochToBuild(ctx context.Context) string {
 	if c.mode == modeCluster && !c.epoch.fresh() {
 		done := c.asking.DoChan("", func() (any, error) {

@@ -14,13 +14,14 @@ import (
 	"tidings/services"
 )
 
-// The limits beyond which the examination finds fault.
+// The limits beyond which the examination reports a fault.
 const (
 	clockTolerance = time.Second           // a node stops taking requests at 2 s
 	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers
 )
 
-// Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but one key that it removes.
+// Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but the probe key of each
+// master, as CheckWrites does.
 func Examine(ctx context.Context, options Options) []services.Finding {
 	options = options.withDefaults()
 	x := &examination{}
@@ -62,7 +63,7 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 func (x *examination) server(ctx context.Context, options Options) {
 	// dial connects lazily: only the ping below finds an absent server.
 	c, at, err := dial(ctx, options)
-	defer func() { _ = c.Close() }() // it was only read
+	defer func() { _ = c.Close() }() // an error of Close does not matter here
 	if err == nil {
 		if err = c.Ping(ctx); err != nil {
 			err = openError(err, at.name())
@@ -111,7 +112,8 @@ func (x *examination) master(ctx context.Context, master *redis.Client) error {
 		x.add(services.Warning, fmt.Sprintf("%s: maxmemory-policy is %s", addr, policy), "Set noeviction: evicted data has to be read from SQL again, at the worst moment.")
 	}
 	most, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
-	// 80 % leaves room for what arrives while the operator reads this. Without a limit (0) there is nothing to compare with.
+	// 80 % leaves room for the data that arrives while the operator reads this. Without a limit (0) there is nothing to compare
+	// with.
 	if used, _ := strconv.ParseInt(info["used_memory"], 10, 64); most > 0 && used > most/10*8 {
 		x.add(services.Warning, fmt.Sprintf("%s: %d %% of its memory is in use", addr, used*100/most), "Give it more memory: once it is full, counts are read from SQL and are STALE.")
 	}

@@ -12,8 +12,8 @@ import (
 // Absent stands for a field that a hash does not have. No field has this value.
 const Absent = "\x00absent"
 
-// Fields are the names of fields to read from many hashes. Mostly they are most of the fields that a hash has. Then a read asks for the
-// whole hash, which takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
+// Fields are the names of fields to read from many hashes. If they are most of the fields that a hash has, a read asks for the
+// whole hash. That takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
 	commands
 	names  []string
@@ -206,7 +206,7 @@ type refusedRead string
 // Error is the refusal as Redis sent it, with its prefix: IsWrongType and Unavailable look into it.
 func (e refusedRead) Error() string { return string(e) }
 
-// RedisError marks it as an answer.
+// RedisError marks the error as an answer of Redis.
 func (refusedRead) RedisError() {}
 
 // replyLine reads a line that gives a length: its kind, digits and the end of the line.

@@ -64,7 +64,7 @@ func (g *guard) begin() (probe bool, err error) {
 
 // end records the outcome of a read. Each time-out starts a pause, even that of a read that began before the guard tripped:
 // otherwise a read that waited for the same batch would become the probe and wait a second time. Only an answer ends the pause:
-// a read that its caller cut short leaves the probe to the next one.
+// after a read that its caller cut short, the next read is the probe.
 func (g *guard) end(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	}
 }
 
-// readingKey is the key of the mark of Reading.
+// readingKey is the context key of Reading.
 type readingKey struct{}
 
 // Reading marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go

@@ -87,7 +87,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 			messages[node] = hints
 		}
 	}
-	// Most users are online on one node, their own: then Redis is not asked at all.
+	// Most users are online only on the node that publishes: then Redis is not asked at all.
 	if len(messages) == 0 {
 		return nil
 	}
@@ -179,8 +179,8 @@ func (c *Client) runLogHints(ctx context.Context) {
 	}
 }
 
-// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must pass on their
-// input without waiting: until one returns nothing more is received, and a publisher in this process waits for it; after 3
+// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must pass on their input
+// without waiting: until a function returns, nothing more is received, and a publisher in this process waits for it. After 3
 // seconds the connection counts as dead and Resync is called.
 type HintReceiver struct {
 	Documents func(hints []Hint, cause trace.Cause) // documents of users have changed

@@ -23,8 +23,8 @@ const (
 	serverProgram = "redis-server"
 )
 
-// Client is the only access to Redis. It is safe for concurrent use. The fields up to empty are set by Open and do not
-// change.
+// Client is the only access to Redis. It is safe for concurrent use. Open sets the fields up to log, and they do not change
+// afterwards.
 type Client struct {
 	redis    redis.UniversalClient
 	shared   *redis.Client  // the client of Shared
@@ -114,8 +114,8 @@ func dial(ctx context.Context, options Options) (c *Client, at *target, err erro
 	return c, at, err
 }
 
-// openError turns what went wrong into the error of Open. A refusal is the operator's to mend, and waiting does not
-// help; everything else may pass.
+// openError makes the error of Open from its cause. After a refusal the operator must act, and waiting does not help; any other
+// error may pass.
 func openError(err error, name string) error {
 	var refusal redis.Error
 	switch {
@@ -182,7 +182,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		single.OnConnect = c.greet(onlyMaster)
 		c.redis = redis.NewClient(single)
 	}
-	// On the embedded Redis readers have all the time: nothing but its own scripts can make it slow, and SQL shares its
+	// On the embedded Redis readers wait for the whole read timeout: only its own scripts can make it slow, and SQL shares its
 	// processor.
 	within := options.ReadTimeout
 	if at.mode != modeEmbedded {

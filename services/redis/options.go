@@ -59,7 +59,7 @@ const (
 
 // The defaults and limits of connections.
 const (
-	// Half of it is a reader's wait before they ask SQL: a Redis that hangs must not make a badge slow.
+	// A reader waits half of this time before they ask SQL: a Redis that hangs must not make a badge slow.
 	defaultReadTimeout  = 400 * time.Millisecond
 	embeddedReadTimeout = 5 * time.Second
 	dialTimeout         = time.Second

@@ -11,7 +11,7 @@ import (
 )
 
 // Prepared is a read of one key that lacks only the key: Fields of a hash, or a Range of a sorted set. It is made once and used
-// concurrently, unless its function says that it is for one read.
+// concurrently, unless the function that makes it says that it is for one read.
 type Prepared interface {
 	take(key string) *fieldRead
 	put(one *fieldRead)

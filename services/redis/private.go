@@ -80,7 +80,7 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
 	defer cancel()
 	err = s.awaitPong(deadline, first)
-	// It answered, and then ended before this line.
+	// The server may have answered, and then ended before this line.
 	if err == nil && !s.state.CompareAndSwap(stateStarting, stateReady) {
 		err = <-first
 	}
@@ -138,7 +138,7 @@ func removeDeadFolders(parent string) {
 	}
 }
 
-// options are what a client needs to reach it. They stay the same when the server is restarted.
+// options are those with which a client reaches the server. They stay the same when the server is restarted.
 func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }
@@ -179,7 +179,7 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 // run runs the server once, until ctx ends at the latest. The settings go through its standard input and not its arguments,
 // which any user of the machine can read.
 func (s *privateServer) run(ctx context.Context) error {
-	// Again at each restart: something may have cleaned the folder for temporary files.
+	// The folder is made again at each restart: another program may have removed it from the folder for temporary files.
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return err
 	}

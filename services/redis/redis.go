@@ -12,8 +12,8 @@
 // server that dies is restarted, empty. Hints in flight on a connection that breaks are lost, and the receiver is
 // notified to read again.
 //
-// The main ways in: Change, Results and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields and
-// Shared join the reads of concurrent callers. A call passes, from the outside to the network:
+// The main entry points: Change, Results and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields and Shared
+// join the reads of concurrent callers. A call passes, from the outside to the network:
 //
 //  1. the hooks that count round trips, record spans and see refused writes (roundTripHook, refusalsHook);
 //  2. for reads, the guard, which bounds their wait and refuses them after a time-out;

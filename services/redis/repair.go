@@ -2,9 +2,9 @@ package redis
 
 import "context"
 
-// A key whose type something else has changed is lost data. Read and Change empty the projection of such a key and try once more.
-// The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds. Pipeline
-// and Run do not repair: the audit must be able to count such keys.
+// If another program has changed the type of a key, its data is lost. Read and Change empty the projection of such a key and try
+// once more. The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds.
+// Pipeline and Run do not repair: the audit must be able to count such keys.
 
 // EmptyBy sets the function that empties the projections to which keys of the wrong type belong. Call it before the first use of
 // the Client. Without it each key is deleted alone.

@@ -208,7 +208,7 @@ type keepsAnswer struct {
 	done bool
 }
 
-// SetErr stores an error until an answer comes, which is nil. After that the answer stays.
+// SetErr stores errors until it is called with nil, which stands for an answer. An error after that does not replace the answer.
 func (a *keepsAnswer) SetErr(err error) {
 	if a.done {
 		return

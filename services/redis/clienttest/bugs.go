@@ -10,7 +10,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// few is how many histories run with each commit on every engine, beside those that are known to find a bug.
+// few is the least number of histories that run with each commit on every engine, beside those that are known to find a bug.
 const few = 10
 
 // Replacements are an injected bug in scripts: texts that each occur once in their script become others.

@@ -60,8 +60,8 @@ func Each(t *testing.T, run func(t *testing.T, c *redis.Client)) {
 	redistest.Each(t, func(t *testing.T, url string) { run(t, Open(t, redis.Options{URL: url, ReadTimeout: Patience})) })
 }
 
-// EveryScriptIsLoaded fails the test for a script of files that is not loaded, for one whose source is anything but the engine's library,
-// whole parts and then the script itself, and for a part that no script has. Parts are the files whose name begins with "lib".
+// EveryScriptIsLoaded fails the test if a script of files is not loaded, if its source is not the engine's library followed by
+// whole parts and the script itself, or if no script has a part. Parts are the files whose name begins with "lib".
 func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
 	t.Helper()
 	paths, err := fs.Glob(files, "lua/*.lua")

@@ -95,7 +95,7 @@ func giveBack(servers []*Server) {
 	idle.mu.Unlock()
 }
 
-// newCluster starts the masters, gives each a third of the slots, and waits until all know of all.
+// newCluster starts the masters, gives each a third of the slots, and waits until each master knows the others.
 func newCluster(tb testing.TB) []*Server {
 	tb.Helper()
 	var servers []*Server
@@ -115,7 +115,7 @@ func newCluster(tb testing.TB) []*Server {
 			if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 				return err
 			}
-			// Each master needs an epoch of its own: otherwise they argue about slots for some seconds.
+			// Each master needs an epoch of its own: otherwise the masters disagree about slots for some seconds.
 			if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 				return err
 			}

@@ -91,8 +91,8 @@ func (p *Proxy) set(change func()) {
 	change()
 }
 
-// accept makes a link for each connection until the proxy is closed. A server that is away closes the client's
-// connection at once.
+// accept makes a link for each connection until the proxy is closed. If the server is not there, the client's connection is closed
+// at once.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -158,7 +158,8 @@ func (p *Proxy) awaitRelease() {
 	}
 }
 
-// fate decides what becomes of one piece of data. A black hole swallows an answer instead of cutting its connection.
+// fate decides whether one piece of data is delayed, swallowed or cut off. A black hole swallows an answer instead of cutting its
+// connection.
 func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
