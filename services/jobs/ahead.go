@@ -12,7 +12,7 @@ import (
 // separate worker claims the jobs that go ahead, because the worker of all short jobs runs up to claimLimit of them before it claims
 // again.
 
-// How far short work goes ahead, and how much of it at once.
+// The limits of work that goes ahead.
 const (
 	// headStart is longer than the backlog of any burst that is not an overload.
 	headStart = 5 * time.Minute
@@ -20,7 +20,7 @@ const (
 	aheadLimit = 250
 )
 
-// aheadKey is the key of the mark of withAhead.
+// aheadKey is the context key of withAhead.
 type aheadKey struct{}
 
 // withAhead makes the jobs that are enqueued with a context go ahead.

@@ -19,8 +19,9 @@ type Command struct {
 	// key. Input is required with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
-	// Sent is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with
-	// the same Input or the same Sent is a repetition: the object that a ref names may have come, or gone, since the first time.
+	// Sent is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with the
+	// same Input or the same Sent is a repetition: the object that a ref names may have been created or deleted since the first
+	// time.
 	Sent any
 	// Subject is the global ID of the object that the input names; "" for none. With Sent, it is remembered, for a repetition
 	// whose ref names nothing any more.
@@ -68,7 +69,7 @@ func Remembers(failed error) bool {
 // ErrUnchanged is the error of Apply if the state is already as requested.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
 
-// Existing follows the first ID that Apply of a create returns, if the object of that ID was there before.
+// Existing is an extra text that Apply of a create returns after the first ID, if the object of that ID existed before.
 const Existing = "existing"
 
 // Created reports whether a successful create made its object, now or, under the same idempotency key, the first time.

@@ -25,7 +25,7 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	errs = e.db.WriteAll(ctx, writes)
 	for i, cmd := range cmds {
 		switch {
-		// The writes of such a command were rolled back, but it counts as successful.
+		// The writes of an unchanged command were rolled back, but it counts as successful.
 		case errors.Is(errs[i], ErrUnchanged):
 			errs[i], cmd.unchanged = nil, true
 		case errs[i] == nil && cmd.refusal != nil:

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The statements go through the tables by ID. A job with a token is running and is left alone: its worker deletes it,
-// or it comes back and the next pass finds it.
+// The statements go through the tables by ID. A job with a token is running and is left alone: its worker deletes it, or the job is
+// released and the next pass finds it.
 var (
 	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
@@ -33,9 +33,9 @@ var (
 // for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name
-// the user. except is a kind that stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed
-// by another one.
+// Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
+// user. Jobs of the kind except stay. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by
+// another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {

@@ -20,7 +20,7 @@ type NewJob struct {
 	Group string
 
 	cause trace.Cause // of the command that enqueued it
-	ahead bool        // of waiting bulk work, see headStart
+	ahead bool        // it goes ahead of waiting bulk work, see headStart
 }
 
 // Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it has
@@ -39,7 +39,7 @@ type Job struct {
 // Every statement that ends or moves a lease names the token, so that it changes nothing for a holder whose lease was
 // taken over.
 var (
-	// due_at orders the queue. While a job is leased it is the end of the lease: an expired lease is a job that is due
+	// due_at orders the queue. While a job is leased, due_at is the end of the lease, so a job whose lease has expired is due
 	// again.
 	insertJobs = sql.NewInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT, cause TEXT", "")
 
@@ -85,8 +85,8 @@ func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	return addJobs(ctx, tx, single)
 }
 
-// addJobs inserts jobs. They are due from the begin of the transaction on, whose time is never ahead of the clock: with tx.Now the last
-// jobs of a batch would not be due yet when the workers are woken.
+// addJobs inserts jobs. They are due at tx.Began, which is never ahead of the clock, unless they are planned for later or go ahead:
+// at tx.Now the last jobs of a batch would not be due yet when the workers are woken.
 func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	all := make([][]any, 0, len(jobs))
 	for _, job := range jobs {
@@ -144,8 +144,8 @@ func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) err
 	})
 }
 
-// FinishHeld deletes jobs that are done and says how many it deleted. It does not delete jobs whose lease was lost: they
-// will be done again.
+// FinishHeld deletes jobs that are done and returns how many it deleted. It does not delete jobs whose lease was lost: they will be
+// done again.
 func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		finished, err = FinishInTx(ctx, tx, jobs)
@@ -154,8 +154,8 @@ func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err e
 	return finished, err
 }
 
-// FinishInTx deletes jobs that are done in the transaction of their effect. If it deletes fewer than were given, a lease was
-// lost: return an error from the transaction, because another process does the rest.
+// FinishInTx deletes jobs that are done, in the transaction of their effect. If it deletes fewer than were given, a lease was lost:
+// return an error from the transaction, because another process does the rest.
 func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
 	return ofJobs(ctx, tx, finishStatement, jobs)
 }

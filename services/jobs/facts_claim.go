@@ -28,13 +28,13 @@ var (
 
 	dropJobs = sql.NewStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
-	// It goes from one kind that has jobs to the next: few of the kinds have any, and this is asked before each claim.
+	// The statement steps from one kind that has jobs to the next: few kinds have jobs, and the statement runs before each claim.
 	firstDueStatement = sql.NewStatement("first due jobs", `WITH RECURSIVE k (kind) AS (SELECT min(kind) FROM jobs
 			UNION ALL SELECT (SELECT min(j.kind) FROM jobs j WHERE j.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
 		SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM k WHERE k.kind IS NOT NULL`)
 )
 
-// claimJobs is the statement that locks the due jobs of so many kinds. It is built once for each number of kinds.
+// claimJobs returns the statement that locks the due jobs of a number of kinds. It is built once for each number of kinds.
 func claimJobs(kinds int) sql.Statement {
 	if made, found := claims.Load(kinds); found {
 		return made.(sql.Statement)
@@ -59,8 +59,8 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 	return claimWaiting(ctx, s, kinds, limit, lease, 0)
 }
 
-// claimWaiting is Claim for jobs that have been due for at least waited. For headStart these are the jobs that go ahead, and others that
-// have waited for so long.
+// claimWaiting is Claim for jobs that have been due for at least waited. With headStart these are the jobs that go ahead, and
+// others that have waited that long.
 func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
@@ -129,8 +129,7 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Tim
 		due = append(due, job)
 		return err
 	})
-	// Each kind was limited on its own: the oldest of all are claimed, the others stay unlocked once the transaction
-	// ends.
+	// Each kind was limited on its own: the oldest of all are claimed, and the end of the transaction unlocks the others.
 	slices.SortFunc(due, func(a, b dueJob) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.ID, b.ID)) })
 	jobs := make([]Job, min(len(due), limit))
 	for i := range jobs {
@@ -143,8 +142,8 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Tim
 // statement. A job that was released before is older than its successor by at least its pause.
 const backdateFrom = pauseFor / 2
 
-// collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and
-// lists the ids of the others. Rows are the IDs and new times of the kept jobs that become much older.
+// collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and lists the
+// ids of the others. backdated has the IDs and the new times of the kept jobs that become much older.
 func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	type name struct{ kind, key string }
 	// A job without a key stands for itself. Of the others the newest stays: its payload is the latest, though most

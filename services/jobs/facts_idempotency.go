@@ -35,9 +35,9 @@ var (
 	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// Remember claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal
-// is stored by RememberRefused. It waits for a running transaction that has claimed the same key. ErrRemembered when the key
-// exists already; then nothing is undone, and Recall in the same transaction finds it.
+// Remember claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal is
+// stored by RememberRefused. It waits for a running transaction that has claimed the same key. ErrRemembered when the key exists
+// already: the transaction can go on, and Recall finds the result in it.
 func Remember(ctx context.Context, tx *sql.Tx, scope, key string, as Remembered) error {
 	if as.IDs == nil {
 		as.IDs = []string{}

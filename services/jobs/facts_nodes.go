@@ -13,7 +13,7 @@ const keepNodes = 24 * time.Hour
 // All times of heartbeats are the database's, so that clocks of nodes need not agree. clock_at is the node's own time,
 // to compare the two.
 var (
-	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat has replaced it.
+	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat replaces it.
 	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process, halted) SELECT $1, {database clock}, $2, $3, $4 {no wait for the disk}
 		ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, clock_at = excluded.clock_at, process = excluded.process, halted = excluded.halted`)
 
@@ -147,8 +147,8 @@ func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
 	return sql.Column[int64](ctx, s, remainingJobs, ids)
 }
 
-// FreeJobsOf ends the leases of nodes that have been silent for so long, and returns how many. Later writes of those nodes to
-// the jobs have no effect: their tokens are void.
+// FreeJobsOf ends the leases of those nodes that have been silent for at least the given time, and returns how many it ended. Later
+// writes of those nodes to the jobs have no effect: their tokens are void.
 func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		freed, err = tx.Run(ctx, freeSilent, nodes, tx.Now, silent.Microseconds())

@@ -80,7 +80,8 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 	})
 }
 
-// The counts of jobs that wait behind such a backlog are behind too, however late the jobs become overdue.
+// The counts of jobs that wait behind a backlog, after an engine did not answer, are behind too, however late the jobs become
+// overdue.
 func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &engine{away: true, check: func() {}}
 	n := small(t, nil, e.kinds()...)

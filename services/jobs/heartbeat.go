@@ -224,8 +224,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		}
 		held = append(theirs, held...)
 	}
-	// First the record, then the release: as soon as the jobs are free a worker may run them, and until then their
-	// counts are doubtful.
+	// The jobs are recorded before they are freed: their counts are doubtful until a worker has run them.
 	if err := e.inFlight.addHeld(ctx, e, held); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
 	return err
 }
 
-// findOverdue is readOverdue without its limit of time. What it has found by then is shown, also on an error.
+// findOverdue is readOverdue without its limit of time. It shows the jobs found so far, also on an error.
 func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)

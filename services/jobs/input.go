@@ -26,8 +26,8 @@ func (c *Command) asked() (asks Remembered, err error) {
 	return asks, err
 }
 
-// sameRequest reports whether two requests under one key are the same: whether they have an input in common. A request may have
-// two inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, it has only the
+// sameRequest reports whether two requests under one key are the same: whether they have an input in common. A request may have two
+// inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, the request has only the
 // second.
 func (r Remembered) sameRequest(other Remembered) bool {
 	for _, one := range [][]byte{r.BodyHash, r.SentHash} {
@@ -80,8 +80,8 @@ func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	return nil, fmt.Errorf("values of the type %s cannot be hashed", value.Type())
 }
 
-// appendStruct prints the fields that are set. A field that a new release adds, and that a client does not send, leaves
-// the hash as it was.
+// appendStruct prints the fields that are set. A field that a new release adds, and that a client does not send, leaves the hash
+// unchanged.
 func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 	to = append(to, '{')
 	for _, field := range sortedFields(value.Type()) {

@@ -51,7 +51,7 @@ func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
 // FinishWith removes a job from the queue and applies its effect in one transaction. It returns ErrFinished on success.
 func (e *Engine) FinishWith(ctx context.Context, job Job, effect func(tx *sql.Tx) error) error {
 	err := e.db.Write(ctx, func(tx *sql.Tx) error {
-		// It fails if the lease was lost. Nothing of the effect is committed then: another worker has the job.
+		// Finish fails if the lease was lost. Nothing of the effect is committed then: another worker has the job.
 		if err := Finish(ctx, tx, job); err != nil {
 			return err
 		}

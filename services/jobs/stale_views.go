@@ -71,7 +71,7 @@ func (s *staleViews) note(cmd *Command) {
 	s.users.Store(int64(len(s.of)))
 }
 
-// take begins a try for an actor. stale says that an update is owed; updates is empty if another try is under way.
+// take begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
 func (s *staleViews) take(actor services.UserID) (updates map[string]*update, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *staleViews) settle(actor services.UserID, done map[string]*update) (sta
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.of[actor]
-	// A newer failure has put another update in its place: that one is still owed.
+	// If a newer failure has replaced an update meanwhile, the newer update is still owed.
 	its.trying = false
 	for kind, one := range done {
 		if its.updates[kind] == one {

@@ -29,7 +29,7 @@ const (
 type Worker struct {
 	engine *Engine
 	class  Class
-	waited time.Duration // it claims jobs that have been due for so long: headStart for those that go ahead, otherwise 0
+	waited time.Duration // it claims jobs that have been due for at least this time: headStart for those that go ahead, otherwise 0
 	limit  int           // of one claim
 	wakeUp <-chan struct{}
 }
@@ -141,7 +141,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	}
 }
 
-// within is the key of the contexts of running jobs.
+// within is the context key that marks running jobs.
 type within struct{}
 
 // Within reports whether a context is that of a running job, which runs again if it fails.
