@@ -10,9 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Commit is the only way to run mutations. It commits the facts and jobs of each command in one transaction, grouped; then
-// it updates the actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others;
-// errs[i] is the error of cmds[i].
+// Commit is the only way to run mutations. It commits the facts and jobs of all commands in one transaction; then it updates the
+// actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others; errs[i] is the error of
+// cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	few := len(cmds) <= manyCommands
 	if few {

@@ -92,8 +92,8 @@ func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
 	}
 }
 
-// turns is the command that turns a switch on or off; it is refused if the switch is already so. The switch is on after an
-// odd number of changes.
+// turns makes a command that turns a switch on or off; it is refused if the switch is already in that state. The switch is on after
+// an odd number of changes.
 func turns(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
 		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
@@ -107,7 +107,7 @@ func turns(name, key string, on bool) *jobs.Command {
 	}
 }
 
-// A late repetition of a refused request does not affect later changes, alone and within one batch.
+// A late repetition of a refused request does not affect later changes, whether the requests are committed alone or in one batch.
 func TestAKeyRemembersARefusal(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for _, together := range []bool{false, true} {
@@ -208,7 +208,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 	})
 }
 
-// Of several commands each fails by itself, and errs[i] is of commands[i].
+// A command that fails does not affect the others of its batch, and errs[i] is the error of cmds[i].
 func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, 5)

@@ -36,8 +36,8 @@ type Job struct {
 	Ahead     bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see headStart
 }
 
-// Every statement that ends or moves a lease names the token, so that it changes nothing for a holder whose lease was
-// taken over.
+// Every statement with which a holder ends or moves its lease names the token or runs after lockJob, so that it changes nothing if
+// the lease was taken over.
 var (
 	// due_at orders the queue. While a job is leased, due_at is the end of the lease, so a job whose lease has expired is due
 	// again.

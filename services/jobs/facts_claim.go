@@ -139,7 +139,7 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Tim
 }
 
 // backdateFrom is the least difference in age that a claim stores when jobs collapse. Jobs of one burst then need no further
-// statement. A job that was released before is older than its successor by at least its pause.
+// statement. A job that was released before is older than its successor by at least its pause, so its age is stored.
 const backdateFrom = pauseFor / 2
 
 // collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and lists the

@@ -18,7 +18,7 @@ var (
 // KindCounts are the jobs of one kind.
 type KindCounts struct {
 	Kind    string
-	Waiting int       // those that run, and those planned for later, included
+	Waiting int       // in the queue, including those that run and those planned for later
 	Running int       // a process holds a lease on them
 	Failed  int       // of the waiting ones, those that failed before and are tried again
 	Dead    int       // given up

@@ -53,7 +53,7 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 		for round := range 6 {
 			n.enqueue(jobs.Keyed("paint", "1"))
 			n.tries(heart, true)
-			want := round > 0 // it waits for as long as a node may be silent
+			want := round > 0 // by then the job has waited for as long as a node may be silent
 			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
 				t.Errorf("in round %d the count is behind since %v", round, since)
 			}

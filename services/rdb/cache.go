@@ -45,7 +45,7 @@ type userCopy struct {
 	AvatarURL string `json:"a,omitempty"`
 }
 
-// Copies reads copies of posts and of users, both kinds in one round trip. The maps omit what Redis does not have.
+// Copies reads copies of posts and of users, both kinds in one round trip. The maps omit the copies that Redis does not have.
 func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserID]services.User, len(users))
 	if len(posts)+len(users) == 0 {
@@ -101,8 +101,8 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", key, err)
 		}
-		// The version has a fixed width, so that the script compares it as text. A fact from before 1970 would break
-		// that.
+		// The version has a fixed width, so that the script compares it as text. A time before 1970 would break that, and counts as
+		// 1970.
 		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
 		calls = append(calls, redis.Call{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil

@@ -32,7 +32,7 @@ type Findings struct {
 	Keys      int               // keys passed, ours or not
 	Documents []services.UserID // users who have a document
 	Long      []services.UserID // users whose inbox holds more entries than a feed lists
-	Lists     []LongList        // registered lists that hold more than is listed
+	Lists     []LongList        // registered lists that hold more entries than are listed
 	Leftover  []Leftover
 }
 
@@ -183,8 +183,8 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 // AnyDay makes DropUsers drop the keys of users without any check.
 const AnyDay = -1
 
-// DropUsers drops the keys of users whose last visit was on a day or before, and returns how many keys of each it dropped. It
-// skips users who have come back since: their document has a later day or is being built, or they have an open subscription.
+// DropUsers drops the keys of users whose last visit was on the day last or earlier, and returns how many keys of each it dropped.
+// It skips users who have come back since: their document has a later day or is being built, or they have an open subscription.
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

@@ -63,7 +63,7 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds 
 type Merge struct {
 	Reader  services.UserID
 	Stamp   redis.Stamp
-	Fence   bool // the edge may be new: every earlier read is refused afterwards, since its entries may count differently
+	Fence   bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
 	Pulled  []services.FollowedAuthor
 	Hosts   []services.FollowedAuthor
 	Entries []services.FeedEntry

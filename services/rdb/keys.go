@@ -54,8 +54,8 @@ const (
 	familyPart   = "family"
 )
 
-// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon; other keys
-// have one of the names above that are longer than two letters.
+// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon; for other keys it is
+// leasePart, copyPart or familyPart.
 type ownedKey struct {
 	name, part string
 	user       services.UserID // 0 if the key is not a user's
@@ -73,8 +73,8 @@ func (k ownedKey) isList() bool {
 	return k.part == inboxPart || registered
 }
 
-// parseKey parses a key's name. ours is false if the name is none of those above and of no registered family: other programs
-// may keep keys in the same Redis.
+// parseKey parses a key's name. ours is false for keys that the cleaner leaves alone: those of other programs in the same Redis,
+// and those of onlineSetKey and spendingKey.
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {

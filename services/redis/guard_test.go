@@ -54,7 +54,8 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	admitted(true)
 }
 
-// hung is a client of a Redis that swallows everything, with the reads that the client really sent.
+// hung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
+// client really sent.
 func hung(t *testing.T) (c *Client, g *guard, clock *redistest.HandClock, sent *pieces) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})

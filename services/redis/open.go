@@ -91,7 +91,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		name = at.name()
 	}
 	failure := openError(err, name)
-	// Only an absent Redis may be late. A refusal is the operator's to mend, and without a client the URL itself was wrong.
+	// Only an absent Redis may be late. A refusal must be fixed by the operator, and without a client the URL itself was wrong.
 	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
 		c.log.Warn("this node runs without Redis until it answers", "error", failure, "cause", err)
 		c.late.Store(true)

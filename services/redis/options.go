@@ -67,7 +67,7 @@ const (
 	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
 	clusterRedirects    = 3
 	connectionsPerCPU   = 32 // with fewer, callers wait for a connection in no order, and some too long
-	// A page of a feed is an answer of a few KB, a batch of documents of a hundred.
+	// A page of a feed is an answer of a few KB, and a batch of documents is one of about 100 KB.
 	bufferBytes = 32 << 10
 	// A moved slot is asked for at its new place after a pause between these two.
 	minClusterBackoff = 2 * time.Millisecond

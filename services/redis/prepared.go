@@ -105,8 +105,8 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	return nil
 }
 
-// sentRead is the commands of one ReadEach, as they were taken from their pools and as the library takes them. Each second a node
-// reads keys of every user who is watched, so the lists are used again.
+// sentRead has the commands of one ReadEach in two lists: one for their pools and one for the library. Each second a node reads
+// keys of every user who is watched, so the lists are used again.
 type sentRead struct {
 	reads    []*fieldRead
 	commands []redis.Cmder

@@ -30,7 +30,7 @@ const (
 	privatePoll     = 5 * time.Millisecond
 	firstRestart    = 50 * time.Millisecond
 	slowestRestart  = 5 * time.Second
-	steadyAfter     = 10 * time.Second // a server that ran for so long restarts the pauses from the shortest
+	steadyAfter     = 10 * time.Second // after a server that ran for this long, the pauses start from the shortest again
 	remembered      = 2048             // bytes of a server's last output
 	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )

@@ -96,7 +96,7 @@ func TestParametersOfUnknownTypes(t *testing.T) {
 	}
 }
 
-// Every word of the migrations that SQLite lacks must be translated.
+// schema translates every word of the migrations that SQLite lacks.
 func TestSchemaForSQLite(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil || len(files) == 0 {

@@ -18,9 +18,9 @@ import (
 	"tidings/services"
 )
 
-// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it later, else
-// a plain error, which is INTERNAL. what names the statement or the step. Callers decide by the code alone: a job waits
-// on UNAVAILABLE, and counts a try on anything else.
+// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it later, else a plain
+// error, which is INTERNAL. what names the statement or the step. Callers decide by the code alone: a job waits on UNAVAILABLE, and
+// counts a failed try on any other code.
 func Fault(what string, err error) error {
 	if err == nil {
 		return nil

@@ -157,7 +157,7 @@ func newestMigration() int64 {
 // sqlite examines a file and its folder. It must not leave anything beside the file, which may be a backup.
 func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	folder := filepath.Dir(file)
-	for { // up to the folder that exists, in which the others would be created
+	for { // up to the nearest folder that exists: the missing ones would be created in it
 		info, err := os.Stat(folder)
 		if err == nil && !info.IsDir() {
 			x.add(services.Failure, fmt.Sprintf("%s is not a folder", services.Quote(folder)), "Choose another --data folder.")

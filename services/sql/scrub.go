@@ -25,8 +25,8 @@ type Scrubbed struct {
 	Pages int   // pages in which deleted data was found
 }
 
-// ErrUnknownPages is the error of Scrub for a file whose pages it does not know for sure: one of 128 GiB or more, one with auto_vacuum, and
-// one whose list of free pages is not as it should be.
+// ErrUnknownPages is the error of Scrub for a file whose pages it does not understand with certainty: one of 128 GiB or more, one
+// with auto_vacuum, and one whose list of free pages is not as it should be.
 var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
 
 // Damage describes the first fault of a SQLite file, "" for none. It reads the whole file. A damaged file must not be scrubbed: its
@@ -131,7 +131,7 @@ const (
 	scrubWrites = 32 // rows with long overflow chains delay other writes most: 385 ms was seen with 128
 )
 
-// pages reads pages by their numbers; those behind the end are absent.
+// pages reads pages by their numbers, and leaves out numbers behind the end of the file.
 func pages(ctx context.Context, q queryer, numbers []int64, each func(number int64, data []byte)) error {
 	list, err := json.Marshal(numbers)
 	if err != nil || len(numbers) == 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 // This file has the round trips of a batch to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that
-// functions wait for, or one function statement by statement. What the answers mean for the functions is in together.go and player.go.
+// functions wait for, or one function statement by statement. The meaning of the answers for the functions is in together.go and
+// player.go.
 
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes, and two that share some of them,
 // such as likes of one post, would wait for each other, change each other's answers, and so take many passes more.
@@ -35,9 +36,9 @@ func (t *together) undo() []string {
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// How often a long batch prefetches. The first prefetches lead most functions to their ends. After them a pass advances as many functions,
-// and checks others in the same round trip, so that a prefetch only saves something when there is nothing to check. Short batches have too
-// little to repeat, and a prefetch locks rows in another order than a pass does.
+// How often a long batch prefetches. The first prefetches lead most functions to their ends. After them a pass advances as many
+// functions as a prefetch, and checks others in the same round trip, so a prefetch saves time only when there is nothing to check.
+// Short batches have too little to repeat, and a prefetch locks rows in another order than a pass does.
 const (
 	firstPrefetches = 3
 	maxPrefetches   = 6 // so that a batch takes hardly more round trips than without them

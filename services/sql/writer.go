@@ -37,9 +37,9 @@ const (
 // savepoints of their own, so that many callers share one wait for the disk. It never waits for more to come: while one
 // group is written the next one gathers. Short and long requests have a queue each, see fewFunctions.
 //
-// A request passes through three functions. write queues it and waits; gather takes it, unless its caller has given up;
-// attempt runs its functions and commits them with those of the group. Either the caller or the writer takes it, by its
-// flag taken, so that functions either run and are waited for, or never run.
+// A request passes through three functions. write queues it and waits; gather takes it, unless its caller has given up; attempt
+// runs its functions and commits them with those of the group. Either the caller or the writer sets its flag taken first, so its
+// functions either run and are waited for, or never run.
 type writer struct {
 	store *DB
 	db    *sql.DB

@@ -59,7 +59,7 @@ func (f *longFeed) push(ids ...services.PostID) error {
 	return err
 }
 
-// publishMany commits posts and pushes most of them; the others are committed and pushed much later.
+// publishMany assigns IDs to new posts, and commits and pushes most of them; the others are committed and pushed much later.
 func (f *longFeed) publishMany(number int) error {
 	var ids []services.PostID
 	for range number {
@@ -82,7 +82,7 @@ func (f *longFeed) publishMany(number int) error {
 	return f.push(ids...)
 }
 
-// commitLate publishes a post whose ID was assigned long ago. It arrives by a push, or alone as after a RETRY.
+// commitLate publishes a post whose ID was assigned long ago. It arrives by a push, or by a merge as after Retry.
 func (f *longFeed) commitLate() error {
 	if len(f.held) == 0 {
 		return nil
