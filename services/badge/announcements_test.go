@@ -10,7 +10,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// announce publishes an announcement that ends after a while, or never with 0.
+// announce publishes an announcement that ends after the given time; 0 means never.
 func (n node) announce(ends time.Duration) services.PostID {
 	n.TB.Helper()
 	draft := announcements.Draft{Title: "title"}
@@ -25,7 +25,7 @@ func (n node) announce(ends time.Duration) services.PostID {
 	return id
 }
 
-// Announcements leave the count when they end, and the badges say when that is; dots are listed by name.
+// An announcement leaves the count when it ends, and the badges have the time of the next end; dots are listed by name.
 func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	state := &announcements.State{
 		Version: 3_499, Ended: 2,
@@ -66,7 +66,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	}
 }
 
-// The items are exactly the announcements behind the count; without Redis the count comes from SQL and is STALE.
+// The explanation lists exactly the announcements that are counted; without Redis the count comes from SQL and is STALE.
 func TestAnnouncementsAreExplained(t *testing.T) {
 	n := served(t)
 	user, stranger := n.Users(1)[0], n.Strangers(1)[0]

@@ -1,8 +1,8 @@
 // Package badge renders the badges: every source's count, their total and one version, read in one round trip.
 //
-// The total is summed at rendering, so that it equals its parts in every answer. A missing document is rebuilt from the facts
-// before it is answered; it never reads as zero. While Redis lacks a command that this node has acknowledged, its user is
-// read from SQL.
+// The total is summed at rendering, so that it equals the sum of its parts in every answer. A missing document is rebuilt from
+// the facts before the answer, and is never shown as zero. While Redis lacks a command that this node has acknowledged, the
+// command's user is read from SQL.
 //
 // One read (readInto) first takes the moment and the state that all users share. It then reads the documents of all users in
 // one round trip, and takes out items that have become too old. The sources add the state of this node's caches (AddCached),
@@ -50,8 +50,8 @@ type Config struct {
 	Caps source.Caps
 	// FallbackReaders bounds the counts that run in SQL at once, each for one user or for a group of users; 0 means 8.
 	FallbackReaders int
-	// Patience bounds the time of one source in SQL. It also bounds how long a user whose last badges this node remembers
-	// waits for a turn there; 0 means 500 ms.
+	// Patience bounds the time of one source in SQL. It also bounds the wait for a slot, for a user whose last badges this node
+	// remembers; 0 means 500 ms.
 	Patience time.Duration
 	// Remembered is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
 	Remembered int
@@ -127,23 +127,23 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 }
 
 // ReadWatched is ReadMany for users with subscriptions on this node: until the users are unfollowed (changelog.Stream), this
-// node's caches notify when one of their counts changes that is computed at reading.
+// node's caches report changes of those counts of the users that are computed at reading.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)
 	return badges, errs
 }
 
-// ReadForHost is ReadMany for a reader who is none of the users, such as the host application. It is no visit: no user
-// becomes active by it, and nothing is rebuilt. A document that is missing, or is from before a long absence, is counted in
-// SQL, and its counts are STALE.
+// ReadForHost is ReadMany for a reader who is none of the users, such as the host application. It is no visit: no user becomes
+// active by it, and nothing is rebuilt. A user whose document is missing, or is from before a long absence, is counted in SQL,
+// and the counts are STALE.
 func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(services.Observe(ctx), users, badges, errs, asHost)
 	return badges, errs
 }
 
-// reading is why badges are read.
+// reading is the reason for which badges are read.
 type reading int
 
 const (
@@ -162,7 +162,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	// Taken before the documents are read: for a command that is projected in between, SQL is read without need, but no
 	// command is missed.
 	stale := s.jobs.StaleAmong(ctx, users)
-	// err is Redis' only: a user without a document is no error. It decides below whether a rebuild is tried.
+	// err is an error of Redis: a user without a document is no error. It decides below whether a rebuild is tried.
 	documents, err := s.documentsBut(ctx, users, stale)
 	// Done before the caches' state is added: a document with aged items is replaced as a whole.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
@@ -251,7 +251,7 @@ func (s *Service) logNotRebuilt(err error) {
 // shown with it.
 func (s *Service) moment(ctx context.Context) source.Moment {
 	at := source.Moment{Now: s.clock.Now()}
-	// Days never go back: items that have left a count would return, and the version would fall.
+	// Days never go back: otherwise items that have left a count would return, and the version would fall.
 	latest := max(s.latest.Load(), at.Now.UnixMicro())
 	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
 	if at.Risen = at.Now; latest > at.Now.UnixMicro() {

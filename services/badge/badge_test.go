@@ -32,7 +32,7 @@ func TestReadEqualsTheFacts(t *testing.T) {
 	})
 }
 
-// However many users are read and however many authors they follow, it is one round trip.
+// A read takes one round trip, however many users are read and however many authors they follow.
 func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	n := served(t)
 	users := n.Users(20)
@@ -94,7 +94,7 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 	n.Agree(author, reader)
 }
 
-// documentKey finds the key of a user's document by its tag.
+// documentKey finds the key of a user's document: it marks the document with a day that no other document has.
 func documentKey(n node, user services.UserID) string {
 	n.TB.Helper()
 	n.Must(n.Redis.MarkActive(n.TB.Context(), []services.UserID{user}, 99999, activeFor))
@@ -269,7 +269,8 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	}
 }
 
-// Visits extend the keys' lifetime, but by less than the user counts as active: fan-out pushes to every user with keys.
+// A visit extends the lifetime of the user's keys, but not beyond the time for which the user counts as active: fan-out must push
+// to every user with keys.
 func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(1)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/people"
 )
 
-// digestAuthors is how many authors a digest lists.
+// digestAuthors is the number of authors that a digest lists at most.
 const digestAuthors = 3
 
 // Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items that

@@ -8,7 +8,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// brought is the number of items from each source, by its name and part.
+// brought returns the numbers of items of a digest that are not 0, by source and part.
 func brought(digest *services.Digest) map[string]int {
 	parts := map[string]int{}
 	for _, part := range digest.Parts {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// holdsAged reports whether a document's own counts hold items that are too old for them on a day. Sources that count by day,
+// holdsAged reports whether a document's own counts include items that are too old on the given day. Sources that count by day,
 // or on reading, are no agers: rendering leaves their old items out.
 func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 	if !document.Ready {
@@ -82,7 +82,7 @@ func (s *Service) age(ctx context.Context, users []services.UserID, documents []
 	return nil
 }
 
-// agers are the sources whose own counts in documents age.
+// agers returns the sources that implement source.Ager.
 func (l sourceList) agers() (agers []source.Ager) {
 	for _, one := range l {
 		if ager, ages := one.(source.Ager); ages {

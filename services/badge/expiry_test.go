@@ -288,7 +288,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 				if i%10 == 9 {
 					_, err := m.WriteVisits(t.Context())
 					m.Must(err)
-					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // no read has happened since
+					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // no read happens between this and the recount
 					differed, err := m.World.Projector.Recount(t.Context(), m.reader)
 					m.Must(err)
 					if len(differed) > 0 {

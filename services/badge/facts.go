@@ -12,13 +12,13 @@ import (
 )
 
 // groupSize is the largest number of users that are counted together in SQL: by the same statements, in one slot, under one
-// time limit for each source. Without a bound, one user with very much to count could use up the time of a hundred others,
-// who would be UNKNOWN, and a large group would hold its slot for long. Larger groups would save little: for a hundred users,
+// time limit for each source. Without a bound, one user with very much to count could use up the time of a hundred others, whose
+// counts would be UNKNOWN, and a large group would hold its slot for long. Larger groups would save little: for a hundred users,
 // 25 at a time, each statement runs only four times, and the four groups run concurrently.
 const groupSize = 25
 
-// inGroups divides the places of users into groups that are counted together. They are of nearly one size, so that groups
-// that run concurrently end at about the same time.
+// inGroups divides the places of users into groups that are counted together. The groups have nearly the same size, so that
+// groups that run concurrently end at about the same time.
 func inGroups(places []int) iter.Seq[[]int] {
 	groups := max(1, (len(places)+groupSize-1)/groupSize)
 	return slices.Chunk(places, max(1, (len(places)+groups-1)/groups))
@@ -118,8 +118,8 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 	}
 }
 
-// renderFallback renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
-// comes from this node's clock, as a document's would come from Redis'.
+// renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. Without such a
+// version, the user's half comes from this node's clock, as that of a document comes from the clock of Redis.
 func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
@@ -180,7 +180,7 @@ func (s *Service) countFacts(ctx context.Context, users []services.UserID, today
 	return documents, failed, err
 }
 
-// countSource counts one source, within the time limit of one source. It returns the places of users whom it could not count,
+// countSource counts one source, within the time limit of one source. It returns the places of the users that it could not count,
 // and the last error.
 func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)

@@ -190,8 +190,8 @@ func (c *crowd) check(what string) {
 	}
 }
 
-// Users counted together have the counts that they have alone, whatever the others have: nothing, much, authors whom they
-// muted or who hide from them, more conversations than one page.
+// Users counted together have the same counts as alone, whatever the others have: nothing, much, muted authors, authors that hide
+// from them, more conversations than one page.
 func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 	for what, ages := range map[string]services.SourceExpiry{
 		"nothing expires": nil,
@@ -235,7 +235,7 @@ func (s *traced) take() map[string]int {
 	return named
 }
 
-// A host that reads a hundred users without documents costs one statement of each kind for each group of them, and one round trip.
+// A host application's read of a hundred users without documents is one round trip, and a statement of each kind for each group.
 func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
 	statements := &traced{named: map[string]int{}}
 	fanouttest.EachWith(t, fanouttest.Options{Trace: statements.trace}, func(t *testing.T, w *fanouttest.World) {

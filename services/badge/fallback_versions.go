@@ -179,7 +179,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	return documents, nil
 }
 
-// answered returns which of some users were answered from SQL, with the user's half of their versions; nil if none was.
+// answered returns which of some users were answered from SQL, with the user's half of their versions. It is nil while no user at
+// all was.
 func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	if s.fallbacks.none() {
 		return nil

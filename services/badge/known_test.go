@@ -28,7 +28,7 @@ func (f failing) Facts(ctx context.Context, users []services.UserID, today int64
 	return f.with(ctx)
 }
 
-// fails makes one source of a node's facts fail, and returns the function that repairs it.
+// fails makes one source of a node fail to count in SQL, and returns the function that repairs the source.
 func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
 	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
 	source := n.sources[place]
@@ -168,7 +168,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 	}
 }
 
-// The policy decides which counts are in the total: if it cannot be read, the last one holds.
+// The policy decides which counts are in the total: if it cannot be read, the last known policy applies.
 func TestThePolicyIsRemembered(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(3)

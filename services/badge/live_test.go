@@ -41,8 +41,8 @@ func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows
 	return users[0], hosts, shows
 }
 
-// The count is the running shows that went live after the board was seen and their hosts were followed. Each change of it has a
-// newer version, and the facts alone, and the explanation, agree.
+// The count is the number of running shows that went live after the board was last seen and after their hosts were followed. Each
+// change of the count has a newer version, and the facts alone and the explanation agree with it.
 func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -132,8 +132,8 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 	other.board(reader, 1)
 }
 
-// A subscriber is notified when a host they follow goes live, and for no other host; if SQL does not answer the last-good count
-// stays.
+// A subscriber is notified when a host that they follow goes live, and for no other host. If SQL does not answer, the last-good
+// count stays.
 func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()

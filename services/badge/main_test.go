@@ -74,7 +74,7 @@ func (n node) config() Config {
 	}
 }
 
-// with is the badges of the same node with other settings.
+// with makes the service of badges of the same node with other settings.
 func (n node) with(change func(*Config)) *Service {
 	cfg := n.config()
 	change(&cfg)
@@ -180,7 +180,7 @@ func (n node) likedAuthor(posts int) (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
-// active reports whether fan-out treats a follower as active since that moment.
+// active reports whether fan-out treats a follower as active, if visits since the given moment count.
 func (n node) active(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
 	edges, err := people.Followers(n.TB.Context(), n.Store, author, 0, 100, since)

@@ -52,7 +52,8 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	})
 }
 
-// A recount finds a host whose shows count in spite of the mode, although every other reading goes by the follow.
+// A recount finds a mode that is stored for a follow but not in the follow's own row, from which all other reads take it: the
+// host's shows count in spite of the mode.
 func TestARecountFindsTheModeOfAHost(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()

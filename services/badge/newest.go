@@ -10,10 +10,10 @@ import (
 	"tidings/services/positions"
 )
 
-// Newest explains the counts of some sources, each by its newest item since a moment that may alert the user. badges are the
-// user's, from Peek. A count without such an item is absent.
+// Newest explains the counts of some sources, each by the newest of its items that may alert the user and are not older than
+// since. badges are the user's, from Peek. A count without such an item is absent.
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
-	ctx = services.Observe(ctx) // as Peek: it is no visit
+	ctx = services.Observe(ctx) // as in Peek: this read is no visit
 	// Limit 1: a source need not list more than the newest item, but may.
 	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
 	var newest []services.Explanation
@@ -25,7 +25,7 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 		if err != nil {
 			return nil, err
 		}
-		// A source without an Alerter alerts with all of its items.
+		// A source that is no Alerter alerts with all of its items.
 		alerts := func(string, time.Time) bool { return true }
 		if alerter, some := one.(source.Alerter); some {
 			if alerts, err = alerter.Alerting(ctx, user); err != nil {

@@ -31,8 +31,8 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 	return badges
 }
 
-// A user who posts much sees every new post of others counted, although their own posts fill the inbox: the count goes beyond
-// the list, through deletions, late arrivals, seen marks and unfollows, and each change has a newer version.
+// For a user who posts much, every new post of others is counted, although the user's own posts fill the inbox. The count beyond
+// the inbox stays right after deletions, late arrivals, seen marks and unfollows, and each change has a newer version.
 func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -157,7 +157,7 @@ func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: statements.trace}))
 	author, readers := n.Users(1)[0], n.Users(3)
 	for _, reader := range readers {
-		n.Follow(author, reader) // a follow counts from itself on
+		n.Follow(author, reader) // posts count from the follow on
 		n.settle()
 		n.Posts(author, 10)
 	}

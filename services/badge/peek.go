@@ -9,8 +9,8 @@ import (
 	"tidings/services/badge/source"
 )
 
-// Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A document
-// that is missing, or is from before a long absence, is counted in SQL. A user's error means that their badges cannot be read
+// Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A user whose
+// document is missing, or is from before a long absence, is counted in SQL. A user's error means that their badges cannot be read
 // now; while Redis does not answer, every user has one.
 func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))

@@ -36,8 +36,9 @@ func (s *Service) Policy(ctx context.Context, user services.UserID) (services.Di
 	return projector.Policy(ctx, s.store, user)
 }
 
-// ShowPart returns a part of a source's count, such as that of one conversation, as a policy shows it. The given InTotal says
-// whether the part is in the source's count. The returned one says whether it is in the total: it is if the source is too.
+// ShowPart returns a part of a source's count, such as that of one conversation, as a policy shows it. InTotal of the given part
+// says whether the part is in the source's count. InTotal of the result says whether the part is in the total: both the part and
+// the source must be in.
 func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, part services.Count) services.Count {
 	quiet, _ := policy.Quiet(s.clock.Now())
 	part.InTotal = part.InTotal && policy.InTotal(key)

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Ready badges take one round trip and no statement, for all users together. node.read compares it with Read in the other
-// tests.
+// Ready badges take one round trip and no statement, for all users together. In the other tests, node.read compares ReadReady
+// with Read.
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))

@@ -9,8 +9,8 @@ import (
 
 const day = 24 * time.Hour
 
-// sharedBase is the start of the versions' shared half. Earlier releases put a time there, in microseconds since 1970: all
-// later values are newer than those.
+// sharedBase is the start of the versions' shared half. Earlier releases put a time there, in microseconds since 1970: values
+// from sharedBase on are greater than all of those.
 const sharedBase = 2_000_000_000_000_000
 
 // render makes the badges from a document at a moment. Time is part of the input: expired items leave their count, and each

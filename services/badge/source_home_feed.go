@@ -112,8 +112,8 @@ func newPost(post services.PostID) services.Item {
 // from before a follow do not count.
 const newestSearched = 8
 
-// Newest reads the inbox and this node's cache. It does not know the newest post of a user without an inbox, of one whose newest
-// entries do not count, and of one who follows an author whom the cache lacks.
+// Newest reads the inbox and this node's cache. known is false for a user without an inbox, for one whose newest entries do not
+// count, and for one with a pulled author that the cache lacks.
 func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
@@ -127,7 +127,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
 		newest = inbox.Entries[at].Post
 	} else if len(inbox.Entries) == newestSearched {
-		// None of the newest counts, and there are more: SQL finds the one that does.
+		// None of the newest entries counts, and there are older ones: SQL finds the newest that counts.
 		return nil, false, nil
 	}
 	for _, author := range pulled {
@@ -135,7 +135,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 			newest = max(newest, author.Posts[last])
 		}
 	}
-	// No post found here is still new, although the caller asks about a count: the facts have to tell.
+	// No post found here is still new, although the count is not 0: the facts are read.
 	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}

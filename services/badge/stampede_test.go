@@ -37,7 +37,7 @@ func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	close(start)
 	together.Wait()
 	after := n.World.Projector.RebuildStats()
-	// There are fewer on a slow machine: a user who waited too long for a turn is counted in SQL and rebuilt at the next
+	// There are fewer rebuilds on a slow machine: a user who waited too long for a turn is counted in SQL and rebuilt at the next
 	// read.
 	if rebuilt := after.Begun - before.Begun; rebuilt > crowd+crowd/10 || after.Most > slots || after.Running != 0 {
 		t.Errorf("%d rebuilds of %d users on %d devices each, %d at once, want %d at most", rebuilt, crowd, devices, after.Most, slots)

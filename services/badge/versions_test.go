@@ -189,9 +189,9 @@ func (n node) announceAny(t *rapid.T, a *audience) {
 	a.own = func(l *learner) { _ = l.announced.Memory.Refresh(l.TB.Context()) }
 }
 
-// Several nodes learn several streams, each in its own order and the streams in any order relative to each other, their own
-// changes first, and some restart. When nothing changes any more, every device shows the right state, whether it stayed at
-// one node or changed nodes. All nodes agree, also one that has just started.
+// Several nodes learn several streams: each stream in its own order, the streams in any order relative to each other, and a
+// node's own changes first. Some nodes restart. When nothing changes any more, every device shows the right state, whether it
+// stayed at one node or changed nodes. All nodes agree, also one that has just started.
 func TestEveryDeviceConverges(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 2)

@@ -15,7 +15,7 @@ var (
 	music = views.View{Code: "topic", ID: `mu"sic`}
 )
 
-// list reports items into a view, and does the jobs.
+// list reports items into a view, and runs the jobs.
 func (n node) list(view views.View, items ...string) {
 	n.TB.Helper()
 	for _, item := range items {
@@ -25,8 +25,8 @@ func (n node) list(view views.View, items ...string) {
 	n.Quiet(n.World.Fanout)
 }
 
-// Items that come, go and are seen move the count of each reader's views. It is out of the total until the reader's policy lets it
-// in, and the next policy change leaves it there.
+// Items that come, go and are seen change the count of each reader's views. The count is out of the total until the reader's
+// policy puts it in, and a change of the policy for another source leaves it there.
 func TestViewsAreCounted(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on their
-// keys, whose lifetime it extends.
+// visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on the user's
+// keys, whose lifetime is then extended.
 type visits struct {
 	store     *sql.DB
 	redis     *rdb.Projections

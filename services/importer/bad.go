@@ -16,9 +16,9 @@ import (
 // mostPrinted is how many bad lines are printed one by one.
 const mostPrinted = 20
 
-// badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the line as it was. Imports
-// skip lines that begin with #, so the file can be imported itself once its lines are corrected. Nothing is written before
-// flush, because a batch may be planned again.
+// badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the unchanged line. Imports skip
+// lines that begin with #, so the file can be imported itself once its lines are corrected. Nothing is written before flush,
+// because a batch may be planned again.
 type badLines struct {
 	path  string
 	out   io.Writer
@@ -28,7 +28,7 @@ type badLines struct {
 	longest int // bytes of a line that are kept; 0 is maxLineBytes
 	printed int
 	handle  *os.File
-	// The entries that flush has yet to write, and how many they are. count includes them.
+	// The entries that flush has yet to write, and their number. count includes them.
 	pending bytes.Buffer
 	queued  int
 }
@@ -112,11 +112,11 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	}
 }
 
-// waiting is how many lines wait for flush. Imports commit when there are as many as a batch: otherwise a file without a good
-// line would collect in memory.
+// waiting is the number of lines that wait for flush. Imports also commit when a full batch of them waits: otherwise a file
+// without a good line would collect in memory.
 func (b *badLines) waiting() int { return b.queued }
 
-// file is where the bad lines are, "" when there are none.
+// file is the path of the file with the bad lines, "" when there are none.
 func (b *badLines) file() string {
 	if b.count == 0 {
 		return ""

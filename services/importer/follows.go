@@ -22,9 +22,9 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // one that existed. The limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their
 // readers come.
 //
-// The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
-// goes on there and doubles nothing; one that came to its end starts anew. An input that is not a regular file always starts
-// anew.
+// The place in the file is saved in the transaction of each batch, so that after an interrupted import, the next import of the
+// same file continues there and doubles nothing. After a completed import it starts anew. An input that is not a regular file
+// always starts anew.
 //
 // The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is
 // cut off. Of a file that is cut off, the lines before the end are imported.
@@ -110,7 +110,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
-		// Made inside, as the IDs of new keys are known here only, and anew for each run.
+		// The edges are made here, because the IDs of new keys are known here only, and anew for each run.
 		edges = im.edges(edges[:0], users)
 		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.identity == "" {
 			return err

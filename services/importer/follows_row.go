@@ -15,20 +15,20 @@ type column int
 
 const (
 	unnamed      column = iota // no known name: the line is a row
-	aFollower                  // who follows
-	aFollowee                  // who is followed
+	aFollower                  // the user who follows
+	aFollowee                  // the user who is followed
 	eitherColumn               // one of the two: the other column says which
 )
 
-// The names that the first line may give the columns, in small letters: what exports of applications and public data sets of
-// graphs call them.
+// The names that the first line may give the columns, in lower case. Exports of applications and public data sets of graphs use
+// these names.
 var columnNames = map[column][]string{
 	aFollower:    {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
 	aFollowee:    {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},
 	eitherColumn: {"user", "user_id"},
 }
 
-// columnOf finds a column by its name, in small letters.
+// columnOf finds a column by its name, in lower case.
 func columnOf(name []byte) column {
 	// No name belongs to two columns, so the order of the map does not matter.
 	for column, names := range columnNames {
@@ -39,9 +39,9 @@ func columnOf(name []byte) column {
 	return unnamed
 }
 
-// isHeader reports whether the first line of a file that is no comment names its columns. One that names the followee first is INVALID: the
-// whole graph would be imported in the wrong direction. A line with an unknown name is a row: headers are optional, and two
-// keys of users look like names.
+// isHeader reports whether a line names the columns; it is given a file's first line that is no comment. A header that names the
+// followee first is INVALID: the whole graph would be imported in the wrong direction. A line with an unknown name is a row:
+// headers are optional, and two keys of users look like names.
 func isHeader(line []byte) (bool, error) {
 	// A copy in lower case, because a header may have any case. The keys of rows keep theirs.
 	fields, err := split(bytes.ToLower(line))
@@ -119,7 +119,7 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	return next, nil
 }
 
-// readSince parses the third column. It is INVALID after newest, because a follow that begins in the future would count
+// readSince parses the third column. A time after newest is INVALID, because a follow that begins in the future would count
 // nothing.
 func readSince(text string, newest services.PostID) (services.PostID, error) {
 	moment, err := time.Parse(time.RFC3339, text)
@@ -130,6 +130,6 @@ func readSince(text string, newest services.PostID) (services.PostID, error) {
 	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
 		return 0, services.Errorf(services.Invalid, "since is %s: it is before 1970 or in the future", services.Quote(text))
 	}
-	// The first ID of the millisecond: what was published in it counts.
+	// The first ID of the millisecond: posts published in that millisecond count.
 	return services.PostIDAt(moment), nil
 }

@@ -30,7 +30,7 @@ type importer struct {
 	out bytes.Buffer
 }
 
-// newImporter makes its folder the one in which bad lines of the standard input are put aside.
+// newImporter makes the importer's folder the working folder: bad lines of the standard input are written there.
 func newImporter(t *testing.T, db *sql.DB) *importer {
 	t.Helper()
 	im := &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
@@ -210,7 +210,7 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 	}
 }
 
-// A comment or an empty line before the header hides it from nobody: it is no row, and one in reverse order is refused.
+// A header is found behind comments and empty lines too: it is no row, and a header in reverse order is refused.
 func TestImportFindsAHeaderBehindComments(t *testing.T) {
 	im := sqliteImporter(t)
 	got := im.must(Options{File: im.file("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
@@ -311,7 +311,7 @@ func TestReportIsReadable(t *testing.T) {
 	}
 }
 
-// Bad lines contain what people wrote, so only the owner can read the file, even if it existed before.
+// Bad lines contain keys and texts of users, so only the owner can read the file, even if it existed before.
 func TestBadLinesArePrivate(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("follows.csv", "alice,alice\n")

@@ -44,7 +44,7 @@ type Options struct {
 	Out      io.Writer      // where progress and bad lines are written; nil is nowhere
 	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
 	Clock    services.Clock // measures the progress; nil is the machine's clock
-	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
+	Batch    int            // about how many rows, follows or recipients of messages one transaction has; 0 means 20,000
 
 	form  form                                             // of the file; the zero form is that of follows
 	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil waits by the machine's clock
@@ -58,7 +58,7 @@ type form struct {
 	longest int    // bytes of a line
 }
 
-// formOf is the form of the file. Tests and Follows leave it out.
+// formOf is the form of the file. newRun sets it; tests that leave it out mean follows.
 func (o Options) formOf() form {
 	if o.form == (form{}) {
 		return follows

@@ -40,7 +40,7 @@ type messageImport struct {
 	types []string
 
 	batch []messageRow // since the last commit
-	// recipients is those of the batch, each as often as a line names them: they are what a transaction costs.
+	// recipients counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
 	recipients int
 	fresh      map[string]messageRow
 	bytes      int // of the texts of fresh
@@ -125,16 +125,16 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if err := given.Check(im.types); err != nil {
 		return row, err
 	}
-	// The ID is the order of messages in a user's list: the first line of a key has it.
+	// The order of IDs is that of a user's list: a message gets its ID at the first line of its key.
 	row.message, row.text = messages.ID(im.ids.Next()), given
 	im.fresh[row.Key] = row
-	// The content alone: it is what can be long.
+	// Only the content is counted: the other texts are short.
 	im.bytes += len(row.text.Content)
 	return row, nil
 }
 
-// stored finds a message in the database by its key. The statements read outside of the transaction; should another client
-// take the key in between, importRefs finds it, and the import breaks off with CONFLICT.
+// stored finds a message in the database by its key. The statements read outside of the transaction. If another client takes the
+// key before the commit, importRefs notices, and the import breaks off with CONFLICT.
 func (im *messageImport) stored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
 	known, err := findRefs(ctx, im.facts, services.SiteMessageType, []string{key})
 	holder, found := known[messageRef(key)]

@@ -106,8 +106,8 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, err
 	}
 	if isPostID(row.Parent) {
-		// An ID names any post of the database, and a key one of a file or of ingest. Whether there is such a post
-		// is found when the batch is planned.
+		// An ID names any post of the database, a key a post of a file or of ingest. Planning the batch finds out whether the
+		// post exists.
 		if row.parent, err = services.ParsePostGlobalID("parent", row.Parent); err != nil {
 			return row, err
 		}
@@ -123,7 +123,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if err != nil {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
-	// The ID of millisecond 0 could not be told from none.
+	// The ID of millisecond 0 is 0, which means that there is none.
 	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}

@@ -140,7 +140,7 @@ func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error
 	return known, err
 }
 
-// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after every post has none, so
+// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has none, so
 // that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
 	newest, err := posts.Newest(ctx, im.stored)

@@ -76,7 +76,7 @@ func (p *progress) due(now time.Time) bool {
 	return true
 }
 
-// draw writes a line, or draws over the bar of before: the text is padded to its length, so that no letter of it is left.
+// draw writes a line, or draws over the previous bar: the text is padded to that bar's length, so that no letter of it is left.
 func (p *progress) draw(text string) {
 	// A log or a file keeps each line.
 	if !p.terminal {

@@ -233,8 +233,7 @@ func (a *announcing) Write(ctx context.Context, fn func(tx *sql.Tx) error) error
 	return err
 }
 
-// TestImportChild is the process that TestAKilledImportResumes kills. Without that test it checks that it was not started as
-// the child.
+// TestImportChild is the process that TestAKilledImportResumes kills. Without that test it returns at once.
 func TestImportChild(t *testing.T) {
 	url, path, asked := strings.Cut(os.Getenv(childVariable), "|")
 	if !asked {

@@ -65,7 +65,7 @@ type fileRun struct {
 	bad      *badLines
 	progress *progress
 	started  time.Time
-	// report counts what is committed. Lines is how far the file was read; a replay counts its rows as it reads them.
+	// report counts committed items, except that its Lines is the last line read, and a replay counts its rows as it reads them.
 	report  Report
 	hasGood bool // a line was right, in this run or before
 }
@@ -110,8 +110,7 @@ func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
 // close closes the files, after success or failure, and completes the report.
 func (r *fileRun) close(err error) (Report, error) {
 	r.progress.end()
-	// The first error is the one to report: what fails here afterwards follows from it, or is a file that could not be
-	// closed.
+	// The first error is reported: a later one follows from it, or means that a file could not be closed.
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
 		if fault := closing(); err == nil {
 			err = fault

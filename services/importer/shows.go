@@ -48,7 +48,7 @@ func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.all(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
 }
 
-// full ends a batch as that of posts does.
+// full ends a batch at the same limits as postImport.full.
 func (im *showImport) full() bool {
 	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
@@ -102,7 +102,7 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 			im.putAside(row.number, row.line, row.moved(host))
 			continue
 		case !known:
-			// Shows have no time in their ID: one is as new as its import, whenever it took place.
+			// The time in a show's ID is that of the import, whenever the show took place.
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
 			show.Host = services.UserID(im.keys.place([]byte(row.Host)))
@@ -232,8 +232,8 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 	return nil
 }
 
-// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of
-// followers: one for each host and not for each show, because a job reads all of a host's replays.
+// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers. Of
+// the last, one job for each host is enough, because it reads all of the host's replays.
 func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {

@@ -33,7 +33,7 @@ type ShowService interface {
 // announced is how long before its start, in the time of the file, a show is scheduled: files do not say when a show was announced.
 const announced = time.Hour
 
-// showStep is what happens to a show. Of events at one moment the lower step comes first: a show is scheduled before it
+// showStep is the kind of an event. Of a show's events at one moment the lower step comes first: a show is scheduled before it
 // starts.
 type showStep int
 
@@ -61,7 +61,7 @@ type showReplay struct {
 
 	rows   []showRow
 	events []showEvent
-	// began and first are the same moment on two clocks: here converts between them.
+	// began and first are the same moment on two clocks: replayTime converts between them.
 	began time.Time // by this machine's clock
 	first time.Time // in the file's time: of the first event of this run
 }
@@ -98,7 +98,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run reads the file and lets its events happen.
+// run reads the file and runs its events.
 func (re *showReplay) run(ctx context.Context) (Report, error) {
 	err := re.read(ctx)
 	if err == nil {
@@ -157,8 +157,8 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		maps.Copy(hosts, stored)
 	}
-	// Set aside the rows that would move a show to another host. Those of the right host stay: let skips the events that have
-	// happened.
+	// Set aside the rows that would move a show to another host. Rows of the same host stay: applyEvent skips the events that
+	// have happened.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
 		moves := host != re.opts.Prefix+row.Host
@@ -231,7 +231,8 @@ func (re *showReplay) runEvents(ctx context.Context) error {
 	return nil
 }
 
-// replayTime converts a time of the file into the time of the replay. The bound keeps centuries of a wrong file within a Duration.
+// replayTime converts a time of the file into the time of the replay. The bound keeps the result within a Duration, even if a
+// wrong file spans centuries.
 func (re *showReplay) replayTime(at time.Time) time.Time {
 	after := float64(at.Sub(re.first)) / float64(re.factor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
@@ -276,7 +277,7 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 	return err
 }
 
-// saveEventCount saves how many events have happened, where the file can be resumed at all.
+// saveEventCount saves the number of events that have happened, if the file can be resumed at all.
 func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int64) error {
 	if re.source.identity == "" {
 		return nil
@@ -284,7 +285,7 @@ func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int
 	return setProgress(ctx, tx, re.source.identity, number)
 }
 
-// apply runs the command of an event in the transaction. show is the present one of its key; a schedule has none.
+// apply runs the command of an event in the transaction. show is the existing show of the row's key; a schedule has none.
 func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
 		id := services.PostID(show.Object.Number)

@@ -21,7 +21,7 @@ func withShows(w *fanouttest.World) *fanouttest.World {
 	return w
 }
 
-// evening is five shows: their first event is at 18:00, an hour before the first plan.
+// evening is four shows, and a line that moves one to another host. The first event is at 18:00, an hour before the first plan.
 const evening = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
 {"key":"e2","host":"bob","title":"Two","plannedAt":"2026-01-30T19:30:00Z","startedAt":"2026-01-30T19:29:00Z"}
 {"key":"e3","host":"ann","title":"Three","plannedAt":"2026-01-30T21:00:00Z"}
@@ -39,7 +39,7 @@ func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
 	return rehearsal{newImporter(t, w.Store), w}
 }
 
-// again replays a file until it ends or has waited that many times.
+// again replays a file until the end of the file, or until the replay has waited the given number of times.
 func (r rehearsal) again(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())

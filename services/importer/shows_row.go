@@ -118,7 +118,7 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 	}
 	switch {
 	case r.Cancelled:
-		// The file does not say when: it is the planned time, or now if that is still to come.
+		// The file has no time of the cancellation: the planned time is taken, or now if that is earlier.
 		show.Status, show.CancelledAt = live.ShowCancelled, r.PlannedAt.Time
 		// To the millisecond, as the plan is.
 		if now = now.Truncate(time.Millisecond); now.Before(show.CancelledAt) {

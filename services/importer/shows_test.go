@@ -39,7 +39,7 @@ func (im *importer) mustShows(opts Options) Report {
 	return report
 }
 
-// showLine is a show in a line: key, status and times, and whether a board has it.
+// showLine prints a show in one line: key, status and times.
 func showLine(key string, show live.Show) string {
 	at := func(name string, t time.Time) string {
 		if t.IsZero() {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Two keys and a time are far shorter. What is longer is not a row of follows.
+	// Two keys and a time are far shorter: a longer line is no row of follows.
 	maxLineBytes = 4096
 	sampleBytes  = 64 << 10 // bytes of the beginning of a file, by which it is recognized
 )
@@ -82,9 +82,9 @@ func openSource(opts Options) (*source, error) {
 	return s, nil
 }
 
-// identify makes the name under which the progress is stored: of the path, the size, the first 64 KB and the options that
-// change rows. A file that was edited behind the first 64 KB, and has its old size, is taken for the same. Only a regular
-// file has a name: a pipe cannot be read again.
+// identify makes the name under which the progress is stored, from the path, the size, the first 64 KB and the options that
+// change rows. A file that was edited behind the first 64 KB, and has its old size, is taken for the same. Only a regular file
+// has a name: a pipe cannot be read again.
 func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *source) next() ([]byte, error) {
 		return nil, err
 	}
 	s.line++
-	// Keep the begin of the line and read past the rest, so that no line needs more memory than the buffer.
+	// Keep the beginning of the line and read past the rest, so that no line needs more memory than the buffer.
 	if err == bufio.ErrBufferFull {
 		line = bytes.Clone(line[:s.form.longest+1])
 		for err == bufio.ErrBufferFull {

@@ -27,7 +27,7 @@ func (c Caps) Of(source services.Source) int {
 	return services.DisplayCap
 }
 
-// FeedLimit is how far new posts are counted: as far as a feed lists them, or farther if the cap is higher.
+// FeedLimit is the number up to which new posts are counted: the length of a feed, or more if the cap is higher.
 func (c Caps) FeedLimit() int {
 	return max(services.Retention, c.Of(services.SourceHomeFeed)+1, c.Of(CapTotal)+1)
 }
