@@ -18,7 +18,7 @@ type Author struct {
 	Followers int // at the last count, which stops at Thresholds.Huge
 	Mode      AuthorMode
 	Pinned    *AuthorMode // an admin's choice; nil: the mode follows from the followers
-	Pull      bool        // set once the author was first to become huge: followers' documents name the author from then on
+	Pull      bool        // set when the author is first about to become huge: from then on followers' documents name the author
 	Unnamed   int         // chunks of followers whose documents do not name the author yet
 	CountedAt time.Time   // when Followers was counted
 	Version   uint64      // rises with every change; 0: there is no row

@@ -32,8 +32,8 @@ func TestModesHaveHysteresis(t *testing.T) {
 	}
 }
 
-// Around any threshold the mode does not change at each follow: once it has risen, it stays until the audience is a tenth
-// smaller.
+// Around any threshold the mode does not change at each follow: once it has risen, it stays when the audience becomes a tenth
+// smaller, and falls when the audience becomes more than a fifth smaller.
 func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
 	for _, thresholds := range []services.Thresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxThreshold}} {
 		for _, threshold := range []int{thresholds.Big, thresholds.Huge} {

@@ -37,10 +37,10 @@ const (
 	minClockDrift = 100 * time.Millisecond
 )
 
-// IDClock is a hybrid clock. It makes post IDs that rise strictly on this node, even if the machine's clock is set back, and
-// that are greater than every ID this node has seen. If the machine's clock is known to be off, it follows the database's,
-// which all nodes share. Two nodes differ in their node bits; if chance gives both the same, the primary key of the posts
-// rejects the duplicate. It is safe for concurrent use.
+// IDClock is a hybrid clock. It makes post IDs that rise strictly on this node, even if the machine's clock is set back, and that
+// are greater than every ID this node has seen. If the machine's clock is known to be off, the IDs follow the database's clock,
+// which all nodes share. Two nodes differ in their node bits; if chance gives both the same, the primary key of the posts rejects
+// the duplicate. It is safe for concurrent use.
 type IDClock struct {
 	clock Clock
 	node  PostID

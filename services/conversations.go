@@ -63,7 +63,8 @@ func ParseMessageID(field, id string) (MessageID, error) {
 }
 
 // Membership is one user's own state in a conversation, a versioned field. Base, K, Mentions and the flags are absolute and
-// belong together: those with the greater Version are newer. ReadSide has a version of its own, WayVersion. Head only grows.
+// belong together: those with the greater Version are newer. ReadSide, which means that the conversation is counted when read,
+// has a version of its own, WayVersion. Head only grows.
 type Membership struct {
 	Conversation ConversationID
 	User         UserID

@@ -67,7 +67,7 @@ type FeedEntry struct {
 }
 
 // FollowedAuthor is a followed author that a reader's document names, because the node cache holds what they publish: the posts
-// of a huge author, the shows of a host. Items not newer than Since are listed and do not count, and of a Quiet host none counts.
+// of a huge author, the shows of a host. Items not newer than Since are listed and do not count. No item of a Quiet host counts.
 type FollowedAuthor struct {
 	Author UserID
 	Since  PostID

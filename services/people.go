@@ -111,7 +111,7 @@ func WithViewer(ctx context.Context, viewer Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, viewer)
 }
 
-// ViewerFrom returns the viewer of a context. Without one it is UNAUTHENTICATED.
+// ViewerFrom returns the viewer of a context. Without one the error is UNAUTHENTICATED.
 func ViewerFrom(ctx context.Context) (Viewer, error) {
 	viewer, ok := ctx.Value(viewerKey{}).(Viewer)
 	if !ok {

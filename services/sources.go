@@ -131,7 +131,7 @@ type ListVersion struct {
 	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read
 }
 
-// Dot is a light without a number.
+// Dot is a badge without a number, which is lit or not.
 type Dot struct {
 	Name string
 	Lit  bool

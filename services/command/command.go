@@ -2,7 +2,7 @@
 // version. It reads flags and the environment into the settings of a node, reports every fault of them at once, and maps the
 // outcome to an exit code.
 //
-// The path of a command: Run gives the words and the environment to ParseArgs. That makes kong's parser from the tags of
+// The path of a command: Run gives the words and the environment to ParseArgs. ParseArgs makes kong's parser from the tags of
 // grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
 // all one line there, and nothing else lists them. A reader decodes the values and keeps what it cannot read; complete then
 // checks every flag that the command takes. Either all is right, or one usageError has all the faults. The commands themselves

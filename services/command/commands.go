@@ -122,7 +122,7 @@ func (e *usageError) Unwrap() []error { return e.faults }
 // nothing behind.
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
 	var g grammar
-	// What cannot be read is kept here, and reported with the other faults.
+	// Unreadable values are kept here, and reported with the other faults.
 	unread := reader{}
 	// kong exits after it has printed help; here it only sets helped.
 	helped := false
@@ -132,7 +132,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	// Help is printed for a line with faults too, because a user asks for it after a fault.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
 		return Command{Name: "help"}, helpOn(k, args)
-	// Anywhere in the line, as people put it.
+	// --version may stand anywhere in the line.
 	case slices.Contains(args, "--version"):
 		args = []string{"version"}
 	}
@@ -244,7 +244,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 			faults = append(faults, err)
 		}
 	}
-	// given are the flags on the command line; set also has those from the environment. A default makes neither.
+	// given are the flags on the command line; set also has those from the environment. A flag with its default is in neither.
 	given, set := map[*kong.Flag]bool{}, map[string]bool{}
 	for _, word := range line.Path {
 		given[word.Flag] = !word.Resolved // set on the command line, not by the environment

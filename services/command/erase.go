@@ -79,7 +79,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 			return erasure, nil // the servers continue the erasure
 		case <-ticker.C:
 		}
-		// An error that comes with the end of ctx is that end.
+		// An error after the end of ctx is caused by that end, and is no failure.
 		now, found, err := erasures.ByName(ctx, db, erasure.Name)
 		if err != nil && ctx.Err() == nil {
 			return erasure, err

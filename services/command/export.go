@@ -42,7 +42,8 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	if !known {
 		return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
 	}
-	// One write to out for many lines. What was written before an error stays written, so the message says that it is incomplete.
+	// One write to out for many lines. Lines written before an error stay written, so the error says that the export is
+	// incomplete.
 	write := func(out io.Writer) error {
 		// A line is mostly short, and an export may have millions.
 		buffered := bufio.NewWriterSize(out, 64<<10)
@@ -55,7 +56,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 		}
 		return err
 	}
-	// A pipe cannot be taken back, so its reader sees by the exit code whether it has all.
+	// Output in a pipe cannot be taken back: its reader learns from the exit code whether the export is complete.
 	if command.Export.Out == "" {
 		if err := write(out); err != nil {
 			return fmt.Errorf("the export is incomplete: %w", err)

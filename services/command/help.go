@@ -96,8 +96,8 @@ same time.
 `
 }
 
-// Help is the text of tidings token --help above its flags.
-// It says what an application's own tokens need, because this command is mostly read by somebody who writes that part.
+// Help is the text of tidings token --help above its flags. It says what an application's own tokens need, because most readers
+// of this text write that part of an application.
 func (tokenWords) Help() string {
 	return `Examples:
 

@@ -54,8 +54,8 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
 	report, err := importFile(ctx, db, command, opts)
-	// What was done is printed also after a failure, because the next run continues behind it.
-	// Bad lines are in the report, so a failure and a partial success read alike.
+	// The report is printed also after a failure, because the next run continues after the last committed line. Bad lines are in
+	// the report, so a failure and a partial success read alike.
 	if report.Lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
@@ -118,8 +118,8 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	return report, err
 }
 
-// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A
-// nil file is a test's or a pipe's writer.
+// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A nil
+// file means a writer that is no file, as in tests.
 func isTerminal(file *os.File) bool {
 	if file == nil {
 		return false

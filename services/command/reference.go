@@ -262,7 +262,7 @@ func (r *reference) link(name string) string {
 	return fmt.Sprintf("[%s](#%s-%s)", name, kindOf(definition), strings.ToLower(name))
 }
 
-// kindOf is the keyword of a type. GraphQL writes enum, interface, union and scalar as gqlparser does, in other letters.
+// kindOf is the keyword of a type. For enum, interface, union and scalar it is gqlparser's name in lower case.
 func kindOf(definition *ast.Definition) string {
 	switch definition.Kind {
 	case ast.Object:

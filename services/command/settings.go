@@ -17,9 +17,8 @@ import (
 	"tidings/services/node"
 )
 
-// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that
-// nobody listed as secret is shown, so a new key needs the tag secret. It is what an operator asks for first when a node
-// behaves unlike another.
+// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
+// listed as secret is shown, so a new key needs the tag secret. An operator asks for it first when a node behaves unlike another.
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {

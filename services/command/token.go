@@ -12,8 +12,8 @@ import (
 	"tidings/transport"
 )
 
-// TokenOptions are the options of "tidings token" besides the settings of tokens, which are those of a server: a token that is
-// signed with a server's environment is one that it accepts.
+// TokenOptions are the options of "tidings token" besides the settings of tokens, which are those of a server: a server accepts a
+// token that was signed with the same environment.
 type TokenOptions struct {
 	User       string        `kong:"-"` // the user's key, "" for a token of the host application
 	Scopes     []string      `name:"scope" group:"Token:" for:"token" default:"viewer" placeholder:"LIST" words:"viewer ingest admin" help:"what the token permits: viewer, ingest, admin, separated by commas"`
@@ -37,8 +37,7 @@ func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Write
 }
 
 // checkToken lists the faults of the options of a token. A token without a user must have the scope ingest, as the server
-// demands. The scopes are checked here and not by a tag, because a list has no oneof. The server would accept none of what is
-// refused here.
+// demands. The scopes are checked here and not by a tag, because a list has no oneof. The server would refuse the same tokens.
 func checkToken(cfg node.Config, options TokenOptions) (faults []error) {
 	for _, scope := range options.Scopes {
 		if !slices.Contains([]services.Scope{services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin}, services.Scope(scope)) {

@@ -133,7 +133,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 			return err
 		}
 		return report("%s\nThe secrets before sign beside it for %s. It is not shown again.\n", secret, o.Overlap)
-	// What waits for the endpoint is dropped with it.
+	// The events that wait for the endpoint are dropped too.
 	case "remove":
 		if err := hooks.Remove(ctx, o.Name); err != nil {
 			return err
@@ -176,7 +176,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 // last error.
 func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	// As a table each endpoint is a line, and as paragraphs they are two columns: the words of all are aligned together.
+	// A table has a line for each endpoint; a paragraph has two columns. The columns of all endpoints are aligned together.
 	for i, e := range list {
 		if !whole {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, e.State(), e.Filter, e.URL)

@@ -13,10 +13,10 @@ import (
 
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of QueryDepth is
 // --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default holds when neither is given,
-// placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists some, for the completion in
-// shells. secret says what is hidden when the value is printed ("all", or of a "url" its password), for names the commands that take it
-// ("serve" without the tag), group begins a group of the help with its heading. A flag goes before the environment, the environment before
-// the default; an empty variable counts as not set.
+// placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists some, for the
+// completion in shells. secret says what is hidden when the value is printed: "all" of it, or the password of a "url". for names
+// the commands that take the flag, "serve" without the tag. group begins a group of the help with its heading. A flag takes
+// precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // Checks needs the flag's name there.

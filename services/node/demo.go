@@ -95,8 +95,8 @@ const (
 )
 
 // flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
-// checkDemo has refused any Redis that is not the demo's own. It is what the page's button does: everything is rebuilt from
-// SQL while the visitor watches.
+// checkDemo has refused any Redis that is not the demo's own. The page's button calls it: everything is rebuilt from SQL while
+// the visitor watches.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	// Two guards, because a page of another site must not empty even a demo.

@@ -43,7 +43,7 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x.tokens(ctx)
 	x.addresses()
 	x.machine()
-	// What the engines would log is in the findings.
+	// The findings have everything that the engines would log.
 	quiet := slog.New(slog.DiscardHandler)
 	database, done := context.WithTimeout(ctx, examineWithin)
 	defer done()
@@ -122,7 +122,7 @@ func (x *examination) addresses() {
 	}
 }
 
-// machine checks the limits of this process and its machine. What cannot be known on a system is not shown. Nothing here is a
+// machine checks the limits of this process and its machine. A limit that a system does not tell is not shown. Nothing here is a
 // failure: a small node works, and the operator decides.
 func (x *examination) machine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.

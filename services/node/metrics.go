@@ -26,11 +26,11 @@ func (s *Server) metrics() http.Handler {
 
 // registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape, and nothing is counted
 // twice. Names do not change between versions, because dashboards and alarms have them; a test compares those of deploy with
-// these. Each call makes another registry, because each handler and the console have one. What a metric reads is safe at any
-// time between NewServer and the end.
+// these. Each call makes another registry, because each handler and the console have one. A metric may be read at any time
+// between NewServer and the end.
 func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	// What Go and the system know of the process: memory, goroutines, open files.
+	// The metrics of Go and of the process: memory, goroutines, open files.
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	// A gauge may fall. A counter only rises while the process lives; Prometheus sees a restart.
 	gauge := func(name, help string, value func() float64) {
@@ -108,8 +108,8 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Over all nodes, counters are
-// added up, and of gauges the greatest is meant.
+// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Over all nodes, add up the
+// counters, and take the greatest value of a gauge.
 func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
@@ -156,7 +156,8 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- changesLag
 }
 
-// Collect reads the metrics; while SQL does not answer there are none. What was read before a statement failed is shown.
+// Collect reads the metrics; while SQL does not answer there are none. Metrics that were read before a statement failed are
+// shown.
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -241,7 +242,8 @@ func (r *readiness) state() (status int, text string) {
 	}
 	// An unknown difference of the clocks holds no node back.
 	ahead, known := r.ahead()
-	// Its tokens would expire early or late, and its show starts and expiries come at other times than on other nodes.
+	// On such a node tokens would expire early or late, and shows would start and items expire at other times than on other
+	// nodes.
 	if known && ahead.Abs() > clockTolerance {
 		return http.StatusServiceUnavailable, "not ready: " + clockText(ahead) + "\n"
 	}

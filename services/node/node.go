@@ -84,8 +84,8 @@ type Server struct {
 	spans     *trace.Recorder // nil without --traces
 }
 
-// Serve runs a node until ctx ends, and then drains it. What it prints to stdout is one line with the addresses, once they
-// answer. An error is from the start, or says why a part ended for good. After a drain without faults it is nil.
+// Serve runs a node until ctx ends, and then drains it. It prints one line to stdout, with the addresses, once they answer. An
+// error is from the start, or says why a part ended for good. After a drain without faults it is nil.
 func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) (err error) {
 	if cfg.Demo {
 		remove, err := claimDemoFolder(&cfg)
@@ -170,8 +170,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
-	// A subscription to badges is woken and has no goroutine, because everybody has one. Those to lists are few, and take a
-	// goroutine each.
+	// A subscription to badges is woken and has no goroutine, because every user has such a subscription. Subscriptions to lists
+	// are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
 		Identity: identity, Ready: s.Live.Memory.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,

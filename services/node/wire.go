@@ -92,7 +92,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	posted := feed.New(feed.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 	})
-	// What the resolvers need, and no more.
+	// The parts that the resolvers need, and no more.
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
