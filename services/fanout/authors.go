@@ -77,9 +77,9 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode changes an author's mode to the one that their number of followers calls for, or that an admin has pinned.
-// Before an author becomes huge, the documents of all followers name them. Pushing stops only then, when every reader
-// pulls the author's posts.
+// findMode changes an author's mode to that for their number of followers, or to the mode that an admin has pinned. Before an
+// author becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's
+// posts.
 //
 // The author's row is the stamp of the merge: a count may take long, and a pin or another count that commits meanwhile
 // wins.
@@ -282,8 +282,8 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	return nil
 }
 
-// runModes leaves a job for every author whose audience may call for another mode: authors with enough followers, and
-// authors that have a mode already.
+// runModes leaves a job for every author whose audience may call for another mode: authors with enough followers, and authors
+// that have a row already.
 func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {

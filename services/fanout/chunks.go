@@ -74,8 +74,8 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 }
 
 // split replaces the parent by the chunks. For a new post, only the chunks of online followers are queued now; the last of
-// these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds
-// leave out a deleted post because its copy, which own has updated, says so.
+// these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds leave
+// out a deleted post because its copy, which serveAuthor has updated, says so.
 func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
 	if kind == jobPush {
@@ -193,11 +193,11 @@ func (f *Fanout) cutoff(ctx context.Context, kind string, post services.Post) (s
 	return f.PushedSince(ctx, post.Author)
 }
 
-// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author these
-// are the active users, for any other author those who are not dormant. The cutoffs have some slack, so that everyone whose
-// document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk runs. If it has
-// changed since the split, followers may be served who need not be; any who are not served count as away, and their documents
-// will be rebuilt.
+// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a small author these
+// are the users who are not dormant, for any other author the active ones. The cutoffs have some slack, so that everyone whose
+// document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk runs. If it has changed
+// since the split, followers may be served who need not be; any who are not served count as away, and their documents will be
+// rebuilt.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
@@ -262,7 +262,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 
 // serveChunk serves one chunk of followers, as SQL has them when it runs.
 func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) error {
-	// The stamp comes before every read of SQL below. An inbox that loses something after it refuses the post, see push.
+	// The stamp comes before every read of SQL below. An inbox that loses something after the stamp refuses the post, see push.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

@@ -1,9 +1,9 @@
 // Package fanout brings posts to followers: fan-out on write, authors' modes, and the effects of a follow and of its end.
 //
-// A post, a follow or a seen position is on disk with its job before its command is answered. It guarantees that every effect
-// on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the
-// rebuilds of services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New
-// registers their kinds there.
+// A post, a follow or a seen position is on disk with its job before its command is answered. The package guarantees that every
+// effect on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the
+// rebuilds of services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New registers
+// their kinds there.
 //
 // The path of one post of an author with many followers:
 //
@@ -11,7 +11,7 @@
 //  2. fanOut puts it into the author's own feed. A pulled post ends here: readers find it in the node cache.
 //  3. split replaces the job by chunks of followers. The changelog then tells every node that the post is in flight, and
 //     pages merge it in until its end.
-//  4. The chunks of users who are online run first (post.online), because they are the ones who would see a delay. The last
+//  4. The chunks of users who are online run first (post.online), because these users would notice a delay. The last
 //     of them queues the chunks of all followers (post.push).
 //  5. A chunk reads the follows as they are when it runs. push then calls one script for each inbox.
 //  6. An inbox from which something was removed meanwhile refuses. addAgain reads post and follow again for this reader.
@@ -90,12 +90,13 @@ func New(cfg Config) *Fanout {
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)
 	}
-	// Registered with the projector's other rows of limited life, so that only one node at a time forgets fan-outs.
+	// The projector's janitor calls forgetFanouts, as it does for other rows that are kept for a limited time.
 	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", f.forgetFanouts)
 	return f
 }
 
-// forgetFanouts ends the fan-outs that have a dead chunk, in SQL and in the memory of every node.
+// forgetFanouts ends the fan-outs that began before keepFanouts, in SQL and in the memory of every node: a chunk of theirs is
+// dead.
 func (f *Fanout) forgetFanouts(ctx context.Context) (dropped int, err error) {
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-keepFanouts))

@@ -21,7 +21,7 @@ const (
 	jobRemove = "post.remove" // key: post id. A deleted post from all followers
 	jobDrop   = "post.drop"   // a chunk of them; payload: postChunk
 	jobFollow = "follow"      // key: reader/author. The edge changed
-	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
+	jobSeen   = "feed.seen"   // key: user. The seen position of their feed moved
 )
 
 // feedKinds are the kinds of this file. A fan-out concerns everyone: listing its followers would take as long as serving
@@ -84,7 +84,7 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	if err != nil {
 		return lag, err
 	}
-	// A chunk's job is younger than its post. The begin of the oldest fan-out includes the time of its earlier chunks.
+	// A chunk's job is younger than its post. The beginning of the oldest fan-out includes the time of its earlier chunks.
 	began, err := posts.OldestFanout(ctx, f.store)
 	if err != nil {
 		return lag, err

@@ -23,8 +23,8 @@ func (f *Fanout) RegisterHosts(merge HostMerge) {
 	f.hosts = merge
 }
 
-// mergeHost calls the registered merge; without the feature of shows no author is a host. Fan-out lies below that feature, so
-// it cannot name it.
+// mergeHost calls the registered merge; without the feature of shows no author is a host. Fan-out lies below that feature, and
+// does not import it.
 func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if f.hosts == nil {
 		return nil, false, nil

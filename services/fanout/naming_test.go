@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// followUnnamed writes an edge without its job: that of a follower whose job ran before the author was pulled.
+// followUnnamed writes an edge without its job, as for a follower whose job ran before the author was pulled.
 func followUnnamed(w *fanouttest.World, follower, author services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -47,8 +47,8 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	return parts, nil
 }
 
-// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk
-// that keeps failing does not delay these: they include the users whom it missed.
+// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
+// failing does not delay these: they also serve the users that it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -74,7 +74,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		left, err := posts.EndChunk(ctx, tx, chunk.Post)
-		// The last one left stands for the chunks that are not queued yet; any more are online chunks that still run.
+		// One of those left stands for the chunks that are not queued yet; any others are online chunks that still run.
 		if err != nil || left > 1 {
 			return err
 		}

@@ -34,7 +34,7 @@ func turn(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 	return claimed
 }
 
-// Of a post with several chunks, online followers get it first, whatever their IDs, and online users who do not follow get
+// If a post has several chunks, online followers get it first, whatever their IDs, and online users who do not follow get
 // nothing.
 func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
@@ -129,7 +129,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	})
 }
 
-// A chunk of online followers that keeps failing delays the post neither for the others, nor for those whom it missed.
+// A chunk of online followers that keeps failing delays the post neither for the others, nor for the followers that it missed.
 func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Fanout: smallChunks})
 	users := w.Users(9)
@@ -258,7 +258,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)
 		turn(w, bulk)
-		held := claim(w) // a worker delivers all the others, and dies before it records that
+		held := claim(w) // a worker claims all the others, delivers half of them, and dies before it records that
 		for _, job := range held[:len(held)/2] {
 			ctx, die := context.WithCancel(t.Context())
 			if err := w.Fanout.DeliverChunk(ctx, job); err != nil {
@@ -274,7 +274,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		_, bulk, online := workersOf(other)
 		turn(w, online)
 		turn(w, bulk)
-		for _, job := range held { // it can no longer finish the jobs that the other worker has done
+		for _, job := range held { // the dead worker can no longer finish the jobs that the other worker has done
 			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}

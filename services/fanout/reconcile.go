@@ -55,8 +55,8 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 	return f.Projector.Mark(ctx, []services.UserID{reader}) // also without a document: the count then comes from the facts
 }
 
-// mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
-// stamp. The order is: names and lists of shows first, because they may refuse; then one script for posts and names.
+// mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the stamp.
+// The lists of shows are merged first, because that may be refused; then one script writes posts and names.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
@@ -96,9 +96,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
 }
 
-// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
-// It goes by Pull and not by the mode: an author who shrank has pulled posts, and one who grows needs the name before
-// the mode.
+// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. It goes by
+// Pull and not by the mode: an author who shrank has pulled posts, and an author who grows must be named before the mode changes.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
 	pulls, err := posts.Pulls(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
@@ -160,9 +159,8 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	return true, nil
 }
 
-// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the
-// zero one when the post is not for them, or they have no document. It is also how a single post gets into a single
-// inbox: AddOwn, AddInFlight.
+// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if the post
+// is not for the reader, or the reader has no document. AddOwn and AddInFlight also use it, to add one post to one inbox.
 func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
 	err = jobs.Merge[redis.Stamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },

@@ -64,9 +64,9 @@ func (p *Projector) putActivity(ctx context.Context, next services.ActivityThres
 }
 
 // ActiveSince is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleSince, because a
-// document that does not count as away is shown without a rebuild, so every post that it should list must have been pushed to
-// it. The exact dormancy threshold alone could pass hours before the end of the whole day after which the document counts as
-// away, if both thresholds are close.
+// document that does not count as away is shown without a rebuild, so every post that it should list must have been pushed to it.
+// If both thresholds are close, the exact dormancy threshold alone could exclude a user hours before their document counts as
+// away, because documents count whole days.
 func (p *Projector) ActiveSince() time.Time {
 	dormant, idle := p.activity().DormantSince(p.clock.Now()), p.IdleSince()
 	if idle.Before(dormant) {

@@ -47,8 +47,8 @@ type cleanerRun struct {
 	Freed   string    // what that run freed
 }
 
-// takeCleanerTurn takes the next part of the run under way, or begins a run if the last one began at least every ago. taken
-// is false if no run is due or another node has the turn.
+// takeCleanerTurn takes the next part of the run under way, or begins a run if the last run began at least the duration every
+// ago. taken is false if no run is due or another node has the turn.
 func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
 	var token string
 	var beganAt, leaseUntil, doneAt int64

@@ -25,7 +25,7 @@ var (
 )
 
 // ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
-// and each raises the version by one. An error of change leaves everything as it was.
+// and each raises the version by one. If change fails, nothing is changed.
 func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
 	if _, err := tx.Run(ctx, insertPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// HostsOf lists the hosts that a user follows and may see, in order of user ID. The projector lies below the feature of
-// shows and cannot ask it by name.
+// HostsOf lists the hosts that a user follows and may see, in order of user ID. The projector lies below the feature of shows and
+// does not import it.
 type HostsOf func(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error)
 
 // RegisterHosts sets the function that lists the hosts in documents. Call it before the first rebuild. Without it documents have no hosts.

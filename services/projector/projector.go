@@ -1,9 +1,9 @@
 // Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned
 // fields, the audit's comparison, idle users, the cleaner. Features register the data that they keep of a user.
 //
-// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
-// all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails,
-// the write fails and its job tries again.
+// The package guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
+// all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the write
+// fails and its job tries again.
 //
 // There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field
 // from SQL, Put writes it, and Changed sends hints and marks the user for the change stream. A view that is missing,
@@ -111,7 +111,7 @@ func New(cfg Config) *Projector {
 	return p
 }
 
-// today is the day of now, since 1970.
+// today is the present day, since 1970.
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 
 // OnMark registers a function that durably records the users whose badges jobs may have changed. It runs before the job is

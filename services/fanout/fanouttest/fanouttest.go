@@ -268,7 +268,7 @@ func (w *World) Delete(id services.PostID) {
 	})
 }
 
-// Work does all jobs that are due now, with the workers of one node.
+// Work runs all jobs that are due now, with the workers of one node.
 func (w *World) Work(f *fanout.Fanout) {
 	w.TB.Helper()
 	// A job may queue others, also for a worker that has had its turn.
@@ -282,8 +282,8 @@ func (w *World) Work(f *fanout.Fanout) {
 	}
 }
 
-// Quiet does all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass.
-// Jobs planned for later stay.
+// Quiet runs all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass. Jobs
+// planned for later stay.
 func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
@@ -352,7 +352,7 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	// What should be shown comes from SQL, by the statements of pages and not by those of rebuilds.
+	// The expected view comes from SQL, by the statements of pages and not by those of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")

@@ -60,8 +60,8 @@ func (w *World) CompareCounts(facts func(ctx context.Context, user services.User
 	})
 }
 
-// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares the node
-// cache of the first node: see AnotherNode for one that must learn by the log.
+// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares
+// the node cache of the first node: see AnotherNode for a node that must learn by the log.
 func (w *World) Another() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobs)
@@ -79,7 +79,7 @@ func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
 func (w *World) AnotherNodeWith(redis nodecache.Copies, change func(*projector.Config)) *World {
-	// A copy of the world shares the engines and the clock. What follows is its own.
+	// A copy of the world shares the engines and the clock. The fields that are set below are its own.
 	other := *w
 	other.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
