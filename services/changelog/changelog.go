@@ -1,9 +1,9 @@
 // Package changelog is the log of rare changes that every node keeps in memory, and each node's tailing of that log.
 //
-// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a
-// version of a kind has missed nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory
-// is never older than the last successful read. When SQL does not answer, memory stays; when a part of the log was
-// trimmed while the node was away, the memory of that kind is loaded anew.
+// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of a
+// kind has missed nothing. A node reads the log on a hint and every 500 ms, also without Redis, so that memory is never older
+// than the last successful read. When SQL does not answer, memory stays; when a part of the log was trimmed while the node was
+// away, the memory of that kind is loaded anew.
 //
 // The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody
 // has registered.

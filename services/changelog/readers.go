@@ -12,7 +12,7 @@ import (
 // NotifyGap is the time between two notifications of one key: the first change is notified at once.
 const NotifyGap = 100 * time.Millisecond
 
-// Readers finds the users to notify when a key changes that is counted on read: the users who are watched on this node and are
+// Readers finds the users to notify when a key that is counted on read changes: the users who are watched on this node and are
 // shown the key. It is safe for concurrent use.
 type Readers[K comparable] struct {
 	clock  services.Clock

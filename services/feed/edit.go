@@ -26,8 +26,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// It locks the post, so that two edits run one after the other and each sees the mentions of the one
-			// before.
+			// editable locks the post, so that two edits run one after the other and each sees the mentions of the one before.
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
@@ -79,8 +78,8 @@ func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return post, err
 }
 
-// listedIn are the users whom the list of a post mentions, whether its body names them or not. If the facts do not say whether the
-// list or the body mentions a user, the list does unless the body names the user.
+// listedIn are the users that the list of a post mentions, whether its body names them or not. If the facts do not say whether
+// the list or the body mentions a user, the user counts as listed unless the body names them.
 func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.UserID, error) {
 	listed, unknown, err := posts.ListedMentions(ctx, tx.Runner, post.ID)
 	if err != nil || len(unknown) == 0 {
@@ -94,8 +93,9 @@ func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.U
 	return append(listed, slices.DeleteFunc(unknown, func(user services.UserID) bool { return slices.Contains(byBody, user) })...), nil
 }
 
-// renotify makes the jobs that bring the notifications of an edited post in line with it: those of all users whom it mentions or
-// mentioned, and that of the parent's author. A parent's author whom the post now mentions gets the mention instead of the answer.
+// renotify makes the jobs that bring the notifications of an edited post in line with the post: a job for each user that the post
+// mentions or mentioned, and one for the parent's author. If the post now mentions the parent's author, they get the mention
+// instead of the answer.
 func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	// There is a job for each mention, new or gone: it compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)

@@ -100,8 +100,8 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	}
 }
 
-// An edit notifies users whom it newly mentions, and withdraws the notifications of users whom it no longer mentions. A parent author who
-// is mentioned gets only the mention.
+// An edit notifies users that it newly mentions, and withdraws the notifications of users that it no longer mentions. A parent
+// author who is mentioned gets only the mention.
 func TestAnEditMovesMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -61,7 +61,7 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	if oldest := len(raw.Entries) - 1; raw.Cut && (oldest < 0 || raw.Entries[oldest].Post > place) {
 		page.End = services.EndOfRetention
 	}
-	// The oldest of the newer ones come first, because the page is the one next to the position.
+	// The oldest of the newer posts come first, because the page is next to the position.
 	var newer []services.FeedEntry
 	for _, entry := range slices.Backward(raw.Entries) {
 		if entry.Post > place {

@@ -248,8 +248,8 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	return s.raw(ctx, reader, services.MaxPostID, limit)
 }
 
-// lacking are the posts in flight that a page of at most limit entries from the top should have and does not. One that is older than the
-// page would not be shown.
+// lacking are the posts in flight that a page of at most limit entries from the top should have and does not. A post that is
+// older than the page would not be shown.
 func (p *rawPage) lacking(unfinished []posts.InFlightFanout, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {
 		beyond := len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post

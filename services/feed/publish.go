@@ -17,12 +17,12 @@ import (
 	"tidings/services/sql"
 )
 
-// Draft is a post that a user wants to publish, or what an edit makes of one.
+// Draft is a post that a user wants to publish, or the new content of an edited post.
 type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
 	Mentions []string        // keys of users, beside those that the body names as @key
-	// KeepListed makes an edit keep the users whom the list of the post mentioned.
+	// KeepListed makes an edit keep the users that the list of the post mentioned.
 	KeepListed bool
 }
 

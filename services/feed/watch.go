@@ -14,7 +14,7 @@ import (
 type Change struct {
 	New     services.Count
 	Newest  services.PostID   // the newest unseen post; 0: none
-	Authors []services.UserID // of the newest of them, the newest first, at most three
+	Authors []services.UserID // of the newest unseen posts, the newest first, at most three
 	Badges  *services.Badges  // New is their home feed's count
 }
 

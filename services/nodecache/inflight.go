@@ -26,7 +26,7 @@ const (
 	mostWaiting = 100
 )
 
-// LogFanout is the kind of log entry for the begin and end of a fan-out in several chunks: see FanoutChange.
+// LogFanout is the kind of log entry for the beginning and the end of a fan-out in several chunks: see FanoutChange.
 const LogFanout = "fanout"
 
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
@@ -117,7 +117,7 @@ func (p *InFlight) load(ctx context.Context) error {
 	return nil
 }
 
-// apply applies the begin or the end of a fan-out.
+// apply applies the beginning or the end of a fan-out.
 func (p *InFlight) apply(entry changelog.Entry) {
 	change, err := ParseFanoutChange(entry)
 	if err != nil {

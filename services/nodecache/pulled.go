@@ -12,7 +12,7 @@ import (
 	"tidings/services/posts"
 )
 
-// Of each author the cache keeps the posts that a page can list, and some more, so that deletions seldom force a new read.
+// For each author the cache keeps the posts that a page can list, and some more, so that deletions seldom force a new read.
 const (
 	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
 	pulledSlack = 32                      // how many more before the next trim

@@ -215,7 +215,7 @@ func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string
 	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
-// InsertMentions stores the users whom a new post mentions, each once, and which of them its list mentions.
+// InsertMentions stores the users that a new post mentions, each once, and which of them its list mentions.
 func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned, listed []services.UserID) error {
 	all := make([][]any, len(mentioned))
 	for i, user := range mentioned {
@@ -225,12 +225,12 @@ func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 	return err
 }
 
-// Mentions lists the users whom a post mentions, in order of user ID.
+// Mentions lists the users that a post mentions, in order of user ID.
 func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, r, postMentions, post)
 }
 
-// ListedMentions lists the users whom the list of a post mentions. unknown are the users whose mentions were stored before SQL
+// ListedMentions lists the users that the list of a post mentions. unknown are the users whose mentions were stored before SQL
 // recorded whether the list has them. An edit of the text keeps the users of the list.
 func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
 	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {

@@ -123,8 +123,8 @@ func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (la
 	return found && left == 0, err
 }
 
-// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit. If followers is above 0, it lists the
-// authors with at least so many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
+// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit. If followers is above 0, it lists
+// the authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
 func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return sql.Column[services.UserID](ctx, db, authorsOfMany, after, followers, limit)

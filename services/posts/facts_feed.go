@@ -38,10 +38,10 @@ func ownSources(reader string) string {
 }
 
 // newestOfSources merges a feed from one range of posts_by_author for each source. It first finds how far down the ranges must
-// go. It looks up the depth-th newest post of each source (one index step). At least limit posts lie at or above the ceil(limit
-// / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many authors, so
-// that a reader of 2,000 authors reads little more than the page. bound limits a single author with very many posts to limit
-// posts as well.
+// go. It looks up the depth-th newest post of each source (depth steps in the index). At least limit posts lie at or above the
+// ceil(limit / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many
+// authors, so that a reader of 2,000 authors reads little more than the page. bound limits a single author with very many posts
+// to limit posts as well.
 //
 // among is a further condition on a source a and on id that the posts must meet; "" for none.
 func newestOfSources(among string) string {
@@ -117,7 +117,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 ) AS of_each`)
 )
 
-// HomeFeed lists the newest posts of the followed authors whom the reader may see, and the reader's own posts: those before one
+// HomeFeed lists the newest posts of the followed authors that the reader may see, and the reader's own posts: those before one
 // id, the newest first, at most limit. Own posts and posts from before the follow are listed but do not count. The cost grows
 // with the number of followed authors and with limit, not with how much the authors have written.
 func HomeFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
@@ -183,11 +183,11 @@ type Reader struct {
 	Seen services.PostID
 }
 
-// CountNew counts for each reader the posts after Seen that count for them, up to limit: of several readers by one statement. It is the truth
-// that counts in Redis are compared with.
+// CountNew counts for each reader the posts after Seen that count for them, up to limit: of several readers by one statement.
+// Counts in Redis are compared with it.
 func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
 	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
-	// Most reads are of one reader, for whom this statement takes half the time.
+	// Most reads are of one reader: for one, this statement takes half the time.
 	if len(readers) == 1 {
 		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
 		return counts, err

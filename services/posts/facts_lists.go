@@ -64,8 +64,8 @@ FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number
 WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))
 )
 
-// Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the viewer or
-// block them, or whom the viewer blocks.
+// Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the
+// viewer, block them, or are blocked by them.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },

@@ -92,7 +92,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 	})
 }
 
-// All likes of the viewer's own post are listed, except those of users whom the viewer blocks: the viewer was notified of them,
+// All likes of the viewer's own post are listed, except those of users that the viewer blocks: the viewer was notified of them,
 // and a gap would reveal that a user hides or blocks. On a post of another author users who hide or block are left out.
 func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
 	eachStore(t, func(b *bundle) {

@@ -37,8 +37,8 @@ func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, v
 	return err
 }
 
-// Pulled reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is absent.
-// Nodes keep what it reads, with the version of the log from which on they apply changes.
+// Pulled reads the newest pulled posts of authors, at most limit of each. An author without a row in authors is absent. Nodes
+// keep what it reads, with the version of the log from which on they apply changes.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
@@ -69,8 +69,8 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 	return found, err
 }
 
-// PulledBy lists the pull authors whom a reader follows and whose posts they see, in order of user ID. The reader's document
-// lists these authors.
+// PulledBy lists the pull authors that a reader follows and has not muted, and that do not hide from the reader, in order of user
+// ID. The reader's document lists these authors.
 func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	authors := []services.FollowedAuthor{}
 	err := db.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {

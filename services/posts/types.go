@@ -15,8 +15,8 @@ type Shown struct {
 	services.Engagement
 }
 
-// ListPage asks for a page of a list of what users did with a post, the newest first: what comes after a position. It is
-// comparable, as the key of a loader's batch.
+// ListPage asks for a page of a list of users' acts on a post, the newest first: the items after a position. It is comparable,
+// because it is a key in a loader's batch.
 type ListPage[P comparable] struct {
 	Post  services.PostID
 	After P

@@ -59,8 +59,8 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 	return unread
 }
 
-// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Of items of
-// the same time it is the one with the first part by name.
+// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Among items
+// of the same time, the first part by name wins.
 func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
 	for _, name := range slices.Sorted(maps.Keys(s.Alerts)) {
 		alert := s.Alerts[name]

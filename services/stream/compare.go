@@ -88,9 +88,9 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
-		// Make both faces now: the one that is stored may be of an earlier version of the program, and of another form.
+		// Compute both faces now: an earlier version of the program may have stored the face, in another form.
 		one.differ = one.state.face() != one.before.State.face()
-		// Nobody needs to hear that a user without a change has nothing.
+		// A user without a change so far, and with nothing to show, needs none.
 		if one.before.Seq == 0 && one.state.empty() {
 			one.differ = false
 		}
@@ -104,7 +104,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		})
 	}
 	_ = group.Wait() // each function keeps its error
-	// Redis or SQL is away. Without this every user would be delayed, one after the other.
+	// If Redis or SQL is away, stop here: otherwise every user would be delayed, one after the other.
 	if failures == len(due) && !s.readable(ctx) {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
 			return err
 		}
-		// Users whose marks rose are still due: settle changes only marks that are as they were read.
+		// Users whose marks rose are still due: settle changes only marks that have not risen since they were read.
 		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
 		return err
 	})

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// marks counts up, so that the writer can tell a mark that it has read from a newer one. due_at never moves away: a user
-	// who is marked again and again would never be due.
+	// marks counts up, so that the writer can tell a mark that it has read from a newer one. due_at never moves to a later time:
+	// otherwise a user who is marked again and again would never be due.
 	markDue = sql.NewInsertion("mark users of the change stream", "stream_due", "user_number BIGINT, marks BIGINT, due_at BIGINT",
 		`ON CONFLICT (user_number) DO UPDATE SET marks = stream_due.marks + 1,
 			due_at = CASE WHEN stream_due.due_at < excluded.due_at THEN stream_due.due_at ELSE excluded.due_at END`)
@@ -27,17 +27,17 @@ var (
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 
-	// The mark stays with another time. A mark that rose since it was read is left as it is.
+	// The mark stays with another time. A mark that rose since it was read is left unchanged.
 	delayDue = sql.NewStatement("delay users of the change stream", `UPDATE stream_due SET due_at = r.due_at
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
-	// Not before Config.Interval after this change, and only where a user would be due sooner.
+	// Users who would be due sooner become due Config.Interval after this comparison.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
 
-	// until_us goes by the database's clock, so that the clocks of nodes do not matter. began_at is set once: what is older
-	// alerts nobody.
+	// until_us goes by the database's clock, so that the clocks of nodes do not matter. began_at is set once: older items alert
+	// nobody.
 	leaseHead = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
 		SET token = $1, until_us = {database clock} + $2, began_at = CASE WHEN began_at = 0 THEN {database clock} ELSE began_at END
 		WHERE name = 'changes' AND (token = $1 OR until_us < {database clock})`)

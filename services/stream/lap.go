@@ -33,7 +33,7 @@ type lap struct {
 func (l *lap) begin() { *l = lap{again: true} }
 
 // stepLap visits the next users of a lap, if one is due. more says that the lap goes on. Users who differ are only marked:
-// compareDue writes their changes, so that there is one place that does.
+// compareDue writes their changes, so that only one place writes changes.
 func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	now := s.cfg.Clock.Now()
 	if !s.lap.running && !s.lapDue(now) {

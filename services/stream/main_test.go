@@ -97,7 +97,7 @@ func (w *world) node() *Service {
 	return s
 }
 
-// step does the node's work until none is left.
+// step runs the node's work until none is left.
 func (w *world) step(s *Service) {
 	w.T.Helper()
 	for more := true; more; {

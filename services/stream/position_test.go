@@ -87,7 +87,7 @@ func TestAlertThatMovedBehindOthers(t *testing.T) {
 		for _, user := range users[1:] {
 			p.alter(user, 2, true)
 		}
-		p.alter(users[0], 4, false) // behind the others, with the alert of before them
+		p.alter(users[0], 4, false) // behind the others, with the alert from before them
 		if !p.read(2) {
 			b.T.Fatal("there is no backlog")
 		}

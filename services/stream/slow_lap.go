@@ -11,14 +11,15 @@ import (
 
 const (
 	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, one by one
-	// slower is how many times Config.Lap it is from the begin of a slow lap to the next, unless a shared change begins it earlier.
+	// slower times Config.Lap is the time from the beginning of a slow lap to the next, unless a shared change begins that one
+	// earlier.
 	slower = 10
 	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
 	slowRest = 9
 )
 
-// slowLap is a walk over the users whom a lap leaves out, because they were not seen for long. There may be a hundred times as many
-// of them, so it rests between any two batches, and its place is kept in SQL: it may last longer than its writer.
+// slowLap is a walk over the users that a lap leaves out, because they were not seen for long. There may be a hundred times as
+// many of them, so the walk rests between any two batches, and its place is kept in SQL: it may last longer than its writer.
 type slowLap struct {
 	known   bool // the place was read
 	place   place

@@ -20,7 +20,7 @@ type away struct {
 	*world
 	clock *sqltest.Clock
 	users []services.UserID
-	seen  []services.UserID // those who were compared, in order
+	seen  []services.UserID // the users that were compared, in order
 }
 
 var nobody []services.UserID
@@ -63,7 +63,7 @@ func (w *away) told(s *Service, n int) (told int) {
 	return told
 }
 
-// visited does one step of the slow lap and returns the users whom it has compared.
+// visited runs one step of the slow lap and returns the users that the step has compared.
 func (w *away) visited(s *Service) (visited []services.UserID) {
 	w.T.Helper()
 	w.seen = nil
@@ -71,7 +71,7 @@ func (w *away) visited(s *Service) (visited []services.UserID) {
 	return w.seen
 }
 
-// A slow lap finds the unmarked changes of the users whom laps leave out, and of nobody else.
+// A slow lap finds the unmarked changes of the users that laps leave out, and of nobody else.
 func TestSlowLapFindsWhoIsAway(t *testing.T) {
 	for _, count := range []int{slowBatch - 1, slowBatch, 2*slowBatch + 1} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 		sqltest.Equal(t, w.visited(next), w.users[slowBatch:2*slowBatch])
 		w.clock.Advance(time.Hour)
 		sqltest.Equal(t, w.visited(next), w.users[2*slowBatch:3*slowBatch])
-		sqltest.Equal(t, w.visited(first), w.users[slowBatch:2*slowBatch]) // it does not know yet
+		sqltest.Equal(t, w.visited(first), w.users[slowBatch:2*slowBatch]) // the deposed writer does not know yet
 		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, w.users[3*slowBatch-1])
 		third := w.node()
 		sqltest.Equal(t, resign(b.Ctx, b.DB, next.token), nil)

@@ -7,10 +7,10 @@
 // gets everybody's present state.
 //
 // The path of a change: Mark writes a row of stream_due. When that is due, the writer's RunOnce reads it (compareDue), then the
-// user's badges and last change (compare), and what item may have alerted (behind). record gives the new state a position and
+// user's badges and last change (compare), and the items that may alert (explain). record gives the new state a position and
 // removes the row, unless the user was marked again. Readers take it by After, webhooks and devices among them.
 //
-// It guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
+// The stream guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
 // changes any more, the last change of every marked user equals their badges, whatever process dies between any two steps.
 // Changes without a write for each user (announcements, raised dots, rooms, huge authors, shows) are found by laps over the
 // active users, and by slow laps over the others. Changes that time alone brings have a due time of their own.

@@ -51,7 +51,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 	})
 }
 
-// What is left of a part that fell is looked up, however old it is.
+// The newest item that is left of a part that fell is looked up, however old the item is.
 func TestWhatIsLeftIsLookedUp(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

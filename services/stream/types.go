@@ -39,7 +39,8 @@ type Cause struct {
 	At     time.Time       `json:"a"`
 	Seq    uint64          `json:"q,omitempty"` // the version that reported it
 
-	// Earlier is the version of the alert of the same part that this one hides: it counts again should this item be read first.
+	// Earlier is the version of the alert of the same part that this one hides: that alert counts again if this item is read
+	// first.
 	Earlier uint64 `json:"e,omitempty"`
 }
 
@@ -154,8 +155,8 @@ func (s State) risen(before State) (parts []Part) {
 	return parts
 }
 
-// moved lists the parts of the total that did not rise though what they count has changed, and show something: items were read, and others
-// may have come.
+// moved lists the parts of the total that show something and did not rise, although the items that they count have changed: items
+// were read, and others may have come.
 func (s State) moved(before State) (parts []Part) {
 	for _, part := range s.Parts {
 		was := before.of(part.Source, part.Name)
@@ -175,7 +176,7 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 		return newest, true
 	}
 	newest, some = s.Seen[string(source)]
-	return newest, some && newest.Part != "" // else it is the whole's, not of an earlier version
+	return newest, some && newest.Part != "" // without a part it is the item of the whole source, not of an earlier version
 }
 
 // follows returns s as the state after before, with the version seq. found are the items that explain the difference. s and
@@ -208,7 +209,7 @@ func (s State) follows(before State, seq uint64, found items) State {
 }
 
 // changedAt is the version that changed a part last. A part that was 0 or was not there, and is 0, shows nothing new: a reader of
-// this part alone need not hear of a user's first like.
+// messages alone, for example, need not hear of a user's first like.
 func changedAt(now, before Part, seq uint64) uint64 {
 	if now.shown() == before.shown() || now.Value == 0 && before.Value == 0 {
 		return before.Changed
