@@ -134,7 +134,7 @@ type DayCounts struct {
 // Add counts items of a day.
 func (c *DayCounts) Add(day int64, items int) {
 	if day > c.Day {
-		// The counts move back by the days in between; what falls off the end becomes Older.
+		// The counts move back by the days in between; counts that fall off the end are added to Older.
 		had := *c
 		*c = DayCounts{Older: had.Older, Day: day}
 		for i, count := range had.Days {

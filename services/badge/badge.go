@@ -225,8 +225,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 		if document.Ready {
 			documents, err = s.newerThan(ctx, before, users, documents)
 		} else {
-			// Another caller's rebuild served this one too, so the document is read from Redis. The moment is taken again,
-			// before that read.
+			// This call shared another caller's rebuild, so the document is read from Redis. The moment is taken again, before
+			// that read.
 			at = s.moment(ctx)
 			documents, err = s.documents(ctx, users)
 		}

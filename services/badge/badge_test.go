@@ -69,7 +69,7 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 	}
 }
 
-// A lost document is rebuilt before it is answered: no read shows less than the true count, and none shows 0.
+// A lost document is rebuilt before the answer: no read shows less than the true count, and none shows 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
 	n := served(t)
 	author, reader := n.likedAuthor(5)

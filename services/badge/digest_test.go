@@ -8,7 +8,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// brought returns the numbers of items of a digest that are not 0, by source and part.
+// brought returns how many items of each source and part a digest has; a part without items is absent.
 func brought(digest *services.Digest) map[string]int {
 	parts := map[string]int{}
 	for _, part := range digest.Parts {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/notifications/notificationstest"
 )
 
-// explained returns the items behind each count, and checks that they add up to it.
+// explained returns the items behind each count, and checks that the items add up to the count.
 func (n node) explained(user services.UserID) map[string][]services.Item {
 	n.TB.Helper()
 	explanations, err := n.Explain(n.TB.Context(), user)

@@ -88,7 +88,7 @@ func (k known) makeStale(count *services.Count) {
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // otherwise the earlier counts are of other categories
+	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // of the same categories
 		had = slices.Collect(v.sources.restingOn(source, k.Badges))
 	}
 	for i, count := range counts {

@@ -242,7 +242,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	}
 }
 
-// The STALE copy of any badges has the same values and their sum, and shares no memory with it.
+// The STALE copy of any badges has the same values and their sum, and shares no memory with the original.
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)

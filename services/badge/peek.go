@@ -11,7 +11,7 @@ import (
 
 // Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A user whose
 // document is missing, or is from before a long absence, is counted in SQL. A user's error means that their badges cannot be read
-// now; while Redis does not answer, every user has one.
+// now; while Redis does not answer, every user has an error.
 func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	ctx = services.Observe(ctx)
@@ -32,7 +32,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	var counted []int // indexes of users
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
-			// Not by s.render: what others look at is neither remembered as shown nor raised later.
+			// Not by s.render: badges that others look at are neither remembered as shown nor raised later.
 			badges[i] = s.view(documents[i], at).render()
 		} else {
 			counted = append(counted, i)

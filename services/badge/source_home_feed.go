@@ -48,7 +48,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 	for i, user := range users {
 		readers[i] = posts.Reader{ID: user, Seen: max(seen[user], aged)}
 	}
-	// One more is asked for, to tell a count of exactly the limit from a greater one.
+	// One post more is asked for, to tell a count of exactly the limit from a greater count.
 	counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
-	// Authors with the most posts come first; of equal ones the lower user ID, so that two answers agree.
+	// Authors with the most posts come first; among equal authors the lower user ID comes first, so that two answers agree.
 	slices.SortFunc(digest.Authors, func(a, b services.UserID) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
 	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
 	return nil

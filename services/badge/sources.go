@@ -127,7 +127,7 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 			if count := source.Within(badges); count != nil && !yield(count) {
 				return
 			}
-			// The number of parts differs between sources, and for one it depends on the settings: nil ends the parts.
+			// The number of parts differs between sources, and for one source it depends on the settings: nil ends the parts.
 			for i := 0; ; i++ {
 				count := source.Part(badges, i)
 				if count == nil {
@@ -152,7 +152,7 @@ func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*
 // withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
-	// First Follow and then AddCached, for all: a change in between wakes the hub, and an earlier one is in the state that
+	// First Follow and then AddCached, for all: a change in between wakes the hub, and an earlier change is in the state that
 	// AddCached reads.
 	for i := range documents {
 		if watched && documents[i].Ready {

@@ -20,7 +20,7 @@ var completionScripts embed.FS
 // shells are those for which there is a script, named tidings.SHELL in the folder.
 var shells = []string{"bash", "zsh", "fish"}
 
-// completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is the one to complete.
+// completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is to be completed.
 const completeWord = "__complete"
 
 type completionWords struct {

@@ -49,7 +49,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var erasure erasures.Erasure
-	// The record of the act is in the same database, so that admin { acts } shows what was done by hand too.
+	// The record of the act is in the same database, so that admin { acts } shows acts by hand too.
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
 	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // the record of the act does not name the key, which is to disappear
 		erasure, _, err = erasures.Begin(ctx, db, command.Erase.User)
@@ -68,8 +68,8 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	return printErasure(erasure, ofSQLite, out)
 }
 
-// awaitErasure waits until an erasure is done, at most for the duration most. It returns the newest state in any case: an
-// erasure that is not done yet is no error. Other processes do the work, so the row is all that this one sees of it.
+// awaitErasure waits until an erasure is done, at most for the duration most. It returns the newest state in any case: an erasure
+// that is not done yet is no error. Other processes do the work, so this process sees only the row.
 func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, most time.Duration) (erasures.Erasure, error) {
 	ticker := time.NewTicker(erasePoll)
 	defer ticker.Stop()
@@ -91,8 +91,8 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 	return erasure, nil
 }
 
-// printErasure prints how far an erasure is, and what was removed until now. The name is printed last: by it the erasure can
-// be found when the key means nothing any more.
+// printErasure prints how far an erasure is, and what was removed until now. The name is printed last: the erasure can be found
+// by its name when the key means nothing any more.
 func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
 	// One write, so that a pipe gets all of it or nothing.
 	var text strings.Builder

@@ -124,9 +124,9 @@ var (
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
-// shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its
-// password may be anywhere in it. Errors print values by it too: a wrong secret must not end in a log. The tag secret is all
-// for a key, and anything else for an address with a password in it.
+// shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
+// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag secret is all for a
+// key, and anything else for an address with a password in it.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {

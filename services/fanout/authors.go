@@ -77,9 +77,8 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode changes an author's mode to that for their number of followers, or to the mode that an admin has pinned. Before an
-// author becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's
-// posts.
+// findMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author
+// becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
 //
 // The author's row is the stamp of the merge: a count may take long, and a pin or another count that commits meanwhile
 // wins.

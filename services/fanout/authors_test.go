@@ -284,7 +284,7 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 	}
 }
 
-// A pulled post is in no inbox but its author's, and leaves that one when it is deleted.
+// A pulled post is in no inbox but its author's, and leaves that inbox when it is deleted.
 func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)

@@ -237,7 +237,7 @@ func (n node) apart(reader services.UserID) (before, after []services.PostID) {
 }
 
 // A post that its author published while hiding from the reader, or while blocking them, looks to the reader as if it never
-// existed. A post from before is accepted as a position, as a deleted one is: nothing reveals that it was hidden since.
+// existed. A post from before is accepted as a position, as a deleted post is: nothing reveals that it was hidden since.
 func TestHiddenPostsAsPositions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -68,7 +68,7 @@ func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services
 	return page
 }
 
-// authorPosts is an author's posts, from the one at an index on downwards.
+// authorPosts is an author's posts, from the post at an index downwards.
 type authorPosts struct {
 	nodecache.PulledPosts
 	at int

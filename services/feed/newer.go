@@ -22,7 +22,7 @@ const (
 // EndOfRetention when posts between the position and the page are no longer kept.
 func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
-	// All of the list is read: what is new is at its top, and the page begins at its bottom.
+	// The whole list is read: new posts are at its top, and the page begins at its bottom.
 	raw, err := s.first(ctx, reader, services.Retention)
 	if err != nil {
 		return page, err
@@ -49,8 +49,9 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	return page, err
 }
 
-// Above reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious reports
-// that newer posts follow above the page. If posts between the page and the position are no longer kept, its end is EndOfRetention.
+// Above reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious
+// reports that newer posts follow above the page. If posts between the page and the position are no longer kept, the page's End
+// is EndOfRetention.
 func (s *Service) Above(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
 	raw, err := s.first(ctx, reader, services.Retention)

@@ -44,7 +44,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i i
 	return nil
 }
 
-// newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of it.
+// newestPage makes a page from the top of an inbox and the node's cache. ready is false if these lack a part of the page.
 func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
 	if !inbox.Ready || s.projector.AwaySince(inbox.Day) {
 		return page, false

@@ -74,7 +74,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 			return 0, nil, err
 		}
 	}
-	// The entries are newest first, and a seen one ends the new ones.
+	// The entries are newest first, and the first seen entry ends the new ones.
 	for _, entry := range entries {
 		if entry.Post <= page.Seen || len(authors) == changeAuthors {
 			break

@@ -103,7 +103,7 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	// A line that is too long arrives with one byte more than allowed, which only shows that it is too long.
 	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
-	// A failure to print stops nothing: the file is what counts.
+	// A failure to print stops nothing: the bad lines are in the file.
 	switch b.printed++; {
 	case b.printed <= mostPrinted:
 		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)

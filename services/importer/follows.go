@@ -17,17 +17,16 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 
 // Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines
 // that begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put
-// aside and reported; they are no error. One of them is the last row of a plain file that does not end with a line break,
-// because it may have been cut off there. A follow between two users of whom one blocks the other is omitted, and counts as
-// one that existed. The limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their
-// readers come.
+// aside and reported; they are no error. One of them is the last row of a plain file that does not end with a line break, because
+// it may have been cut off there. A follow between users of which one blocks the other is omitted, and counts as a duplicate. The
+// limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that after an interrupted import, the next import of the
 // same file continues there and doubles nothing. After a completed import it starts anew. An input that is not a regular file
 // always starts anew.
 //
-// The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is
-// cut off. Of a file that is cut off, the lines before the end are imported.
+// The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is cut
+// off. The lines before the end of a file that is cut off are imported.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)
 	if err != nil {

@@ -87,9 +87,8 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// row reads a line and finds its message, among those read before or in the database. A message that neither has is a new
-// one, and joins fresh. Everything else of the line is checked before that: a bad line must not leave a message without
-// recipients.
+// row reads a line and finds its message, among those read before or in the database. A message that is in neither is new, and
+// joins fresh. Everything else of the line is checked before that: a bad line must not leave a message without recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
 	if len(line) > messageForm.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
@@ -219,7 +218,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	im.report.New += int64(len(im.fresh))
 	im.report.Recipients += int64(im.recipients)
 	im.batch, im.recipients = im.batch[:0], 0
-	// Only after the commit: a further line of a key now finds its message in the database.
+	// fresh is cleared only after the commit: a further line of a key now finds its message in the database.
 	clear(im.fresh)
 	im.bytes = 0
 	im.showProgress()

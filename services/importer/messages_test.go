@@ -92,7 +92,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	})
 }
 
-// departing is a database that takes left more transactions, and fails all later ones.
+// departing is a database that accepts as many further transactions as left says, and fails all later ones.
 type departing struct {
 	Store
 	left int

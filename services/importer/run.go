@@ -178,7 +178,7 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 	return nil
 }
 
-// resume skips the lines that an earlier run of the same file has imported. They are read all the same, because a packed
+// resume skips the lines that an earlier run of the same file has imported. These lines are read nevertheless, because a packed
 // file cannot be entered in the middle and lines have no fixed length.
 func (r *fileRun) resume(ctx context.Context) (err error) {
 	var done int64

@@ -232,8 +232,8 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 	return nil
 }
 
-// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers. Of
-// the last, one job for each host is enough, because it reads all of the host's replays.
+// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
+// For the lists, one job for each host is enough, because it reads all of the host's replays.
 func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {

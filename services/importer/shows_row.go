@@ -81,8 +81,8 @@ func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err erro
 	return row, row.checkTimes(now)
 }
 
-// checkTimes checks that the times of a row can be those of a show: in order, and none in the future but the plan. Boards
-// sort by them, so a wrong one would stay at the top.
+// checkTimes checks that the times of a row can be those of a show: in order, and none in the future but the plan. Boards sort by
+// these times, so a show with a wrong time would stay at the top.
 func (r showRow) checkTimes(now time.Time) error {
 	text := func(t showTime) string { return t.Format(time.RFC3339Nano) }
 	switch first := time.UnixMilli(1); {

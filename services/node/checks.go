@@ -302,9 +302,8 @@ func notificationExpiry(items []string) (expiry notifications.Expiry, reason str
 	return expiry, ""
 }
 
-// messageType is the form of a type of site messages, which becomes a field of every badge document.
-// No comma, because types are given as a list, and no capital letter, because two types that differ only by it would be
-// mistaken for each other.
+// messageType is the form of a type of site messages, which becomes a field of every badge document. No comma, because types are
+// given as a list, and no capital letter, because two types that differ only in case would be mistaken for each other.
 var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's

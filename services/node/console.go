@@ -126,8 +126,8 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}
 	for _, family := range families {
-		// Counters and gauges alike. Of several values of a metric the last would win, but those in shownMetrics have one
-		// each.
+		// Counters and gauges are read alike. If a metric had several values the last would win, but each of shownMetrics has
+		// one.
 		for _, metric := range family.GetMetric() {
 			value := metric.GetGauge().GetValue()
 			if metric.GetCounter() != nil {

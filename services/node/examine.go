@@ -21,8 +21,8 @@ import (
 	"tidings/transport"
 )
 
-// examineWithin bounds the examination of one engine. It is longer than the engine's own timeouts, so that their errors are
-// shown and not the end of this one.
+// examineWithin bounds the examination of one engine. It is longer than the engine's own timeouts, so that the engine's errors
+// are shown, and not the end of this timeout.
 const examineWithin = 15 * time.Second
 
 const (
@@ -122,8 +122,8 @@ func (x *examination) addresses() {
 	}
 }
 
-// machine checks the limits of this process and its machine. A limit that a system does not tell is not shown. Nothing here is a
-// failure: a small node works, and the operator decides.
+// machine checks the limits of this process and its machine. A limit that the system does not report is not shown. Nothing here
+// is a failure: a small node works, and the operator decides.
 func (x *examination) machine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFiles(); known {
@@ -141,8 +141,8 @@ func (x *examination) machine() {
 	}
 }
 
-// weigh adds a warning if bad is true, else a finding that all is fine. The text is the same for both: it states a number,
-// and the severity beside it judges it.
+// weigh adds a warning if bad is true, else a finding that all is fine. The text is the same for both: the text states a number,
+// and the severity judges the number.
 func (x *examination) weigh(bad bool, subject, text, advice string) {
 	if bad {
 		x.add(services.Warning, subject, text, advice)

@@ -48,7 +48,7 @@ import (
 
 // Server is every part of a running node. Tests of the whole program use the exported fields. Nothing in it changes after
 // NewServer, except in a demo, whose world is made before the node serves. Fields that are not exported are made by wire and
-// NewServer, and nil before.
+// NewServer, and are nil before.
 type Server struct {
 	Config Config
 	Log    *slog.Logger

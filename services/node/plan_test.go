@@ -118,7 +118,7 @@ func TestNoStatementWalksATable(t *testing.T) {
 	}
 }
 
-// TestPlansOnPostgres checks plans for any parameters. If one read a whole table, or joined another one after that, the cost of a badge
+// TestPlansOnPostgres checks plans for any parameters. If a plan read a whole table, alone or for a join, the cost of a badge
 // would grow with everybody's data.
 func TestPlansOnPostgres(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))

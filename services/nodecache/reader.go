@@ -90,7 +90,7 @@ func (r *Reader) EachCached(posts []services.PostID, post func(i int, post servi
 }
 
 // ReadHosts reads people for a page that needs its round trips to Redis for itself: from the cache, then from SQL in one query.
-// Only when SQL does not answer does it ask Redis.
+// It asks Redis only when SQL does not answer.
 func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
 	found, missing := r.people.GetAll(users)
 	if len(missing) == 0 {

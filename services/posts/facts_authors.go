@@ -60,7 +60,7 @@ func ModeOf(ctx context.Context, r sql.Runner, author services.UserID) (mode ser
 	return mode, err
 }
 
-// Authors reads authors by user ID. An author who is small and has always been small is absent.
+// Authors reads authors by user ID. An author without a row, who is small, is absent.
 func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.Author, error) {
 	authors := make(map[services.UserID]services.Author, len(numbers))
 	err := r.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {

@@ -90,8 +90,8 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 
 // MendCounts sets the counts of a post to those of the facts, by adding the difference to one of its rows.
 func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
-	// Of two callers at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change the facts and
-	// the counts alike.
+	// If two callers come at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change
+	// the facts and the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
 		return err
 	}

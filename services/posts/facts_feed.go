@@ -187,7 +187,7 @@ type Reader struct {
 // Counts in Redis are compared with it.
 func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
 	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
-	// Most reads are of one reader: for one, this statement takes half the time.
+	// Most reads are of one reader, and this statement then takes half the time.
 	if len(readers) == 1 {
 		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
 		return counts, err

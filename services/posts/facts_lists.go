@@ -17,8 +17,8 @@ const (
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it. Each may be absent in a range
-// without a listed row, so each has a value for that.
+// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it. In a range without a listed row
+// the columns have default values or are NULL.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),

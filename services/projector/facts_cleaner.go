@@ -66,7 +66,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	}
 	turn.token = rand.Text()
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		// The token that was read makes it a compare-and-swap: of two nodes that saw the turn free, one gets it.
+		// The token that was read makes the update a compare-and-swap: of two nodes that saw the turn free, one gets it.
 		changed, err := tx.Run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
 		taken = changed == 1
 		return err

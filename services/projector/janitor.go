@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// How often old rows are dropped, and how old they get. An hour of the log is far more than a node may be behind; one
-// that was away for longer loads its memory anew.
+// How often old rows are dropped, and how old they get. An hour of the log is far more than a node may be behind; a node that was
+// away for longer loads its memory anew.
 const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour

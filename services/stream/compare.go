@@ -54,8 +54,8 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	return len(due), nil
 }
 
-// compare reads the badges of due users after their marks were read: what is marked later is compared again. An error means that
-// no user's badges can be read, and nothing is written.
+// compare reads the badges of due users after their marks were read: users who are marked later are compared again. An error
+// means that no user's badges can be read, and nothing is written.
 func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error) {
 	users := make([]services.UserID, len(due))
 	for i, one := range due {
@@ -112,7 +112,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 }
 
 // horizon is the time from which on items alert a user. The moments of people.Alerts are later where a mute ended or a mode
-// changed: what came before counts again, and is no news.
+// changed: older items count again there, and are no news.
 type horizon struct {
 	began time.Time // when the stream was first written
 	people.Alerts

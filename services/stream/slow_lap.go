@@ -11,8 +11,7 @@ import (
 
 const (
 	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, one by one
-	// slower times Config.Lap is the time from the beginning of a slow lap to the next, unless a shared change begins that one
-	// earlier.
+	// A slow lap begins slower * Config.Lap after the beginning of the one before, unless a shared change begins it earlier.
 	slower = 10
 	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
 	slowRest = 9

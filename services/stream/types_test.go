@@ -22,8 +22,8 @@ func liked(likes, comments int) State {
 	return State{Total: Part{Value: likes + comments}, Parts: parts}
 }
 
-// Whether a change is silent depends on what its reader has: an alert that the reader missed is not lost to a later fall, and
-// one that was taken back does not sound late.
+// Whether a change is silent depends on what its reader has: an alert that the reader missed is not lost to a later fall, and an
+// alert that was taken back does not come late.
 func TestSilent(t *testing.T) {
 	at := time.Unix(1000, 0)
 	like := func(id string, second int) Cause {

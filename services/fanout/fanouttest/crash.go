@@ -25,8 +25,8 @@ const Crowd = 6
 // maxChecks is the most checks of its context that a step may take.
 const maxChecks = 2000
 
-// mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so
-// the work under it stops between any two steps, and at each of them for some number.
+// mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so the
+// work under it stops between any two steps, and at each step for some number of checks.
 type mortal struct {
 	context.Context
 	end  context.CancelFunc
@@ -86,7 +86,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 			t.Fatalf("the worker died after %d checks", checks)
 		}
 	}
-	// A rebuild continues without its first caller, because others may wait for it: only the steps after it are cut.
+	// A rebuild continues without its first caller, because others may wait for it: only the steps after the rebuild are cut.
 	if deaths < 3 {
 		t.Errorf("the worker died %d times only: the steps were not met", deaths)
 	}
