@@ -33,7 +33,7 @@ type Post struct {
 	Pull      bool   // it is in no inbox except its author's: readers pull it from the node cache
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
-	UpdatedAt time.Time // the last change, to the microsecond: every later copy of the post has a later one
+	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later time
 	EditedAt  time.Time // when the body was last edited; the zero time: never
 }
 

@@ -226,7 +226,7 @@ func (s *traced) trace(name string) {
 	s.named[name]++
 }
 
-// take returns what was counted since the last call.
+// take returns the counts since the last call.
 func (s *traced) take() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

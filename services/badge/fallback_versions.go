@@ -126,8 +126,8 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 // documents reads documents that are not older than this node's answers from SQL. Users who had such answers cost one
 // further round trip, once. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
-	// The fallback versions are also looked up before the documents are read: a version that is passed during the read is
-	// forgotten when the documents arrive, and the documents may be from before it.
+	// The fallback versions are also looked up before the documents are read: a version that a document passes during the read is
+	// forgotten when the documents arrive, although they may be older than it.
 	before := s.answered(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	if answered == nil {
 		answered = before
 	}
-	// An answer may have been forgotten between the two lookups, because its document was raised; the documents read may be
-	// from before that.
+	// An answer may have been forgotten between the two lookups, because its document was raised; the documents may have been
+	// read before the raise.
 	for user, version := range before {
 		answered[user] = max(version, answered[user])
 	}

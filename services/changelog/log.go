@@ -78,8 +78,8 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// AppendChange is AppendLog for a value whose changes have times of their own: at is the time of this one. The facts make it later than the
-// time of the value's last change, even when two changes share a time or the clock was set back between them.
+// AppendChange is AppendLog for a value whose changes have times of their own: at is the time of this change. The facts make it
+// later than the time of the value's last change, even when two changes share a time or the clock was set back between them.
 func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {
 	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }

@@ -98,9 +98,9 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// chapter writes the definitions of a file of the schema: operations first, then types by name. A type that another file
-// declares is there too, with the fields that this file adds. A reader comes for one capability and finds what to ask first,
-// then what the answer is made of.
+// chapter writes the definitions of a file of the schema: operations first, then types by name. A type that another file declares
+// is there too, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
+// types of the answers.
 func (r *reference) chapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}

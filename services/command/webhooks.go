@@ -150,7 +150,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		}
 		return report("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
 	case "replay":
-		// Nodes deliver them: this process only makes them due.
+		// Nodes deliver the letters: this process only makes them due.
 		replayed, err := hooks.Replay(ctx, o.Name, o.ForUser)
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		// The name is required, because the lines do not name their endpoint.
 		return printDead(ctx, hooks, o.Name, out)
 	}
-	// list and status are left: one line for each, or all that is known.
+	// list and status are left: a line for each endpoint, or everything that is known of it.
 	list, err := hooks.Endpoints(ctx, o.Name)
 	if err == nil && o.Name != "" && len(list) == 0 {
 		err = services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(o.Name))

@@ -171,7 +171,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	default:
 		counted.Mode = target
 	}
-	// The function may run again, and each run decides by the row as it finds it.
+	// The function may run again, and each run decides by the row that it reads.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		// Every transaction that locks both locks the log before the author's row: see changelog.LockLog.

@@ -34,9 +34,9 @@ type postChunk struct {
 	OnlineFirst bool `json:"-"`
 }
 
-// fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
-// replace the parent in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only
-// the copy is updated. It runs for a new post and for a deletion; every step may be repeated.
+// fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk. These jobs
+// replace the parent in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only its
+// copy in Redis is updated. It runs for a new post and for a deletion; every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {

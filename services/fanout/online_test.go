@@ -101,7 +101,7 @@ func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID
 	})
 }
 
-// Workers of the other queue classes have no job of a post until its online followers have it.
+// Workers of the other queue classes have no job of a post until its online followers have the post.
 func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(9)

@@ -127,7 +127,7 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(author, post, Draft{Body: "@" + n.key(bob), KeepListed: true})
 		n.edit(author, post, Draft{Body: "nobody of the list", KeepListed: true})
 		wantMentions("the list is left, although the body named some of it", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
-		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node writes it that does not know the column yet
+		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node that does not know the column yet writes it
 			_, err := tx.Run(ctx, sql.NewStatement("forget who is listed", `UPDATE mentions SET listed = NULL WHERE post = $1`), post)
 			return err
 		})

@@ -10,7 +10,7 @@
 //  2. merged merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources, or
 //     where one of the sources has lost posts.
 //  3. For the newest page, first adds posts in flight to the inbox, and reads it again.
-//  4. fill reads the posts and authors, and leaves out what was deleted. page goes on with step 1 until the page is full.
+//  4. fill reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
 //
 // Entries are IDs, and a cursor is an ID: it needs no look-up, and holds wherever the page came from.
 package feed

@@ -45,7 +45,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 			case post.Author == user:
 				return nil, nil // a user who likes their own post is not notified
 			}
-			// The job names the like and not what happened to it: it brings the notification in line with the facts.
+			// The job names the like, and not whether it was added or removed: it brings the notification in line with the facts.
 			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})
 			if err != nil {
 				return nil, err

@@ -22,7 +22,7 @@ func (n node) likesOf(author services.UserID, post services.PostID) (likes, noti
 	return len(likers), len(notificationstest.Subjects(n.World, author, services.CategoryLike))
 }
 
-// A like notifies the author and an unlike withdraws that. Repeated, neither changes anything.
+// A like notifies the author, and an unlike withdraws the notification. Neither changes anything when it is repeated.
 func TestALikeNotifiesOnce(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -26,8 +26,7 @@ type Draft struct {
 	KeepListed bool
 }
 
-// check checks what can be checked without SQL. The body may name more users: mentionedBy counts those together with
-// the list.
+// check checks everything that needs no SQL. The body may name more users: mentionedBy counts those together with the list.
 func (d Draft) check() error {
 	if err := services.CheckBody(d.Body); err != nil {
 		return err
@@ -185,7 +184,7 @@ func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.
 // causesOf are the notifications of a new post, or those that a deletion of the post withdraws. They only name what
 // happened: whether a notification is due follows from the facts when its job runs.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
-	// Nobody is notified of what they did themselves.
+	// Nobody is notified of their own acts.
 	for _, user := range mentioned {
 		if user != post.Author {
 			causes = append(causes, notifications.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})

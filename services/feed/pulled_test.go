@@ -117,7 +117,7 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	}
 }
 
-// During a walk everything changes, and no post is skipped or repeated (P7).
+// During a walk everything changes, and no post is skipped or repeated.
 func TestAWalkWhileEverythingMoves(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()

@@ -24,7 +24,7 @@ type badLines struct {
 	out   io.Writer
 	count int64 // in the file and waiting
 
-	// These bound what a broken file costs: bytes for each line, and lines on the screen.
+	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
 	longest int // bytes of a line that are kept; 0 is maxLineBytes
 	printed int
 	handle  *os.File
@@ -124,7 +124,7 @@ func (b *badLines) file() string {
 	return b.path
 }
 
-// flush writes the pending lines. Every commit calls it first: a saved position promises that the bad lines before it are on
+// flush writes the pending lines. Every commit calls it first: a saved position promises that the bad lines before it are in the
 // file.
 func (b *badLines) flush() error {
 	// Without a bad line there is no file at all: an operator sees by its absence that every line was used.

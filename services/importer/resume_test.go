@@ -175,8 +175,8 @@ func TestATruncatedFile(t *testing.T) {
 }
 
 // A plain file that was cut within its last row looks like a whole file without its last line break: bo may have been bob. Such a row is
-// set aside and reported, and its keys do not become users. An operator who knows that it is complete can import the file of bad lines. A
-// compressed file, and half a line break, prove by themselves whether the row is complete.
+// set aside and reported, and its keys do not become users. An operator who knows that it is complete can import the file of bad
+// lines. A compressed file shows by itself whether it was cut off, and a row that ends with CR lacks nothing but its LF.
 func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"

@@ -125,7 +125,7 @@ func (r *fileRun) close(err error) (Report, error) {
 func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	lines := &r.report.Lines
 	for {
-		// A line is valid until the next call, so take copies what it keeps.
+		// A line is valid until the next call, so take copies the parts that it keeps.
 		line, err := r.source.next()
 		*lines = r.source.line
 		if err == io.EOF {

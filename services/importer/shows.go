@@ -211,7 +211,8 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 		if show.Status == live.ShowLive {
 			show.LiveStamp = show.ID
 		}
-		// Version 0 keeps a show off all boards: until the job of its host sets it, and for good if it is cancelled.
+		// Version 0 keeps a show off all boards: until the job of its host sets the version, and for good if the show is
+		// cancelled.
 		if unnamed[show.Host] || show.Status == live.ShowCancelled {
 			continue
 		}

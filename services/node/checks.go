@@ -67,7 +67,7 @@ var Checks = map[string]func(c Config) string{
 		_, reason := ratelimit.Parse(c.RateLimits)
 		return reason
 	},
-	// Without --trusted-documents it would refuse every document.
+	// Without --trusted-documents the node would refuse every document.
 	"trusted-only": func(c Config) string {
 		return reasonIf(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
 	},
@@ -257,7 +257,7 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 		if err != nil || limit < 1 || limit > 9999 {
 			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
 		}
-		// The later one would win, and the operator would not see why.
+		// The later value would win, and the operator would not see why.
 		if _, twice := caps[key]; twice {
 			return nil, fmt.Sprintf("%s is named twice", key)
 		}

@@ -55,8 +55,7 @@ func (s *Server) registry() *prometheus.Registry {
 	counter("push_conflicts_total", "Users with two different badge states under one version.", func() uint64 { return s.Hub.Stats().Conflicts })
 	counter("push_render_errors_total", "Failed renderings of badges.", func() uint64 { return s.Hub.Stats().RenderErrors })
 	counter("rate_limited_total", "Requests, operations and sockets refused by rate limits.", s.Limiter.Refused)
-	// Projections: rebuilds, and what the audit had to mend. Of these, some are always 0 unless there is a fault, and alarms
-	// watch them.
+	// Projections: rebuilds, and what the audit had to mend. Some of these are 0 unless there is a fault: alarms watch them.
 	counter("rebuilds_total", "Projections in Redis that were rebuilt from the facts.", func() uint64 { return s.Projector.RebuildStats().Begun })
 	gauge("rebuilds_running", "Projections in Redis that are being rebuilt now.", func() float64 { return float64(s.Projector.RebuildStats().Running) })
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })

@@ -39,8 +39,8 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	return nil
 }
 
-// Run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
-// finishes work next, the engines last.
+// Run serves until ctx ends or a part fails for good, and drains in this order: first the parts that bring new work, then those
+// that finish work, and the engines last.
 //
 //	not ready, and no new connections; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed
 //	with 1012, spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed

@@ -7,9 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// stamped and commit are the version of a release and what it was built from: the release build sets them with -ldflags -X. A
-// build from a checkout has neither.
-// They are variables and strings, because the linker sets nothing else.
+// stamped and commit are the version of a release and the commit that it was built from: the release build sets them with
+// -ldflags -X. A build from a checkout has neither. They are variables and strings, because the linker sets nothing else.
 var stamped, commit string
 
 // Version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).

@@ -17,8 +17,8 @@ const (
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it. In a range without a listed row
-// the columns have default values or are NULL.
+// shownPost is the columns of a Shown: of a post p, of its author u, and of a viewer's Engagement. In a range without a listed
+// row the columns have default values or are NULL.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),
@@ -95,8 +95,8 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 		})
 }
 
-// ShownTo reads posts with their authors, and with what a viewer is shown of them. Posts that are deleted or hidden from the viewer are
-// absent.
+// ShownTo reads posts with their authors, and with the Engagement for a viewer. Posts that are deleted or hidden from the viewer
+// are absent.
 func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]Shown, error) {
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {

@@ -22,8 +22,8 @@ FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound LEFT JOIN users u O
 ORDER BY c.i, p.id DESC`, `p.author = c.owner AND p.pull = c.pull AND p.id < c.before AND p.deleted_at IS NULL AND NOT p.off_feed`,
 	people.HidesFrom("c.owner", "$3"), shownPost("$3")))
 
-// Published reads pages of the posts of users that home feeds list, the newest first, with what a viewer is shown of each. A user who hides
-// from the viewer or blocks them has none.
+// Published reads pages of the posts of users that home feeds list, the newest first, each with the Engagement for a viewer. A
+// user who hides from the viewer or blocks them has none.
 func Published(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Shown], error) {
 	return sql.UserLists(ctx, db.Runner, published, viewer, pages, func(scan func(...any) error, first ...any) (Shown, uint64, error) {
 		post, err := scanShown(scan, first...)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Shown is a post with its author, and with what a viewer is shown of it.
+// Shown is a post with its author, its counts, and whether the viewer likes it.
 type Shown struct {
 	services.Post
 	By services.User

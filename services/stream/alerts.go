@@ -15,8 +15,8 @@ type items struct {
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
 }
 
-// alerts reports whether items of a part alert: those of the total. Mentions are in the total with the messages. A part that is
-// only shown, such as a dot, is no reason to wake a phone.
+// alerts reports whether items of a part alert the user: only those of parts that are in the total do. Mentions are in the total
+// with the messages. A part that is only shown, such as a dot, is no reason to wake a phone.
 func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
 
 // fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the

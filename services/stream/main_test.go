@@ -93,7 +93,7 @@ func (w *world) node() *Service {
 		ActiveSince: func() time.Time { return time.Time{} }, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler),
 		Always: true, Lap: 24 * time.Hour, Lease: 100 * time.Millisecond,
 	})
-	s.cfg.Interval = -time.Second // what is marked is due at once
+	s.cfg.Interval = -time.Second // marked users are due at once
 	return s
 }
 

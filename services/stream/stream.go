@@ -69,7 +69,7 @@ type Service struct {
 	stats  counters
 }
 
-// counters are what Stats reads; Run's goroutine and jobs write them.
+// counters are the values that Stats reads; Run's goroutine and jobs write them.
 type counters struct {
 	changes, marks, compared atomic.Uint64
 	laps, slowLaps           atomic.Uint64
@@ -149,7 +149,7 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 }
 
 const (
-	// How soon a mark of another node is seen: this node's own marks are seen at this time too.
+	// The time between two looks for due marks, whichever node made them.
 	poll     = 200 * time.Millisecond
 	pauseFor = time.Second // after an engine did not answer
 )

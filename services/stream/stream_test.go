@@ -16,7 +16,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A marked user gets one change, with what changed and why; a mark without a change leaves none.
+// A marked user gets one change, with the changed parts and their causes. A mark without a difference leaves no change.
 func TestMarksBecomeChanges(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -220,7 +220,7 @@ func changedAt(now, before Part, seq uint64) uint64 {
 // Silent reports whether the change has no alert for a reader who has every change up to a version. In quiet hours it has none.
 func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Alert(after) == nil }
 
-// Position is what a reader of the stream has. The zero value is a reader who has nothing.
+// Position is the progress of a reader of the stream. The zero value is a reader who has read nothing.
 //
 // A reader in the middle of a backlog does not have everything up to ReadTo: a user's change may have moved from before ReadTo
 // to behind it, replaced by a later one, before the reader came to it. So FullTo, and not ReadTo, says what is new to the

@@ -136,8 +136,8 @@ type Shown struct {
 	At     time.Time
 }
 
-// Explained says whose counts are explained: the user, with their badges and the positions up to which they have seen the
-// home feed and the live board (Seen).
+// Explained is a request to explain the counts of a user, with their badges and the positions up to which they have seen the home
+// feed and the live board (Seen).
 type Explained struct {
 	User   services.UserID
 	Badges *services.Badges
