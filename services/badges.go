@@ -111,9 +111,9 @@ const versionDigits = 16
 // staleMark is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
 const staleMark = 9_000_000_000_000_000
 
-// StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version
-// with the same own half, and older than the document's next version. Of two such versions the later is newer. The zero time is
-// before all others.
+// StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version with
+// the same own half, and older than the document's next version. Among such versions with one own half, the version with the
+// later time is newer; the zero time is the earliest.
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleMark)
 	if !at.IsZero() {

@@ -127,7 +127,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 }
 
 // ReadWatched is ReadMany for users with subscriptions on this node: until the users are unfollowed (changelog.Stream), this
-// node's caches report changes of those counts of the users that are computed at reading.
+// node's caches report changes of the users' counts that are computed when read.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)

@@ -26,7 +26,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 		}
 	}
 	digest := &services.Digest{Since: since, Parts: []services.DigestPart{}}
-	// A user on their first visit has nothing that came since the last one.
+	// A user on their first visit has no earlier visit, so there is nothing to report.
 	if since.IsZero() {
 		return digest, nil
 	}

@@ -42,7 +42,7 @@ func expiring(ages services.SourceExpiry) func(*projector.Config) {
 	return func(cfg *projector.Config) { cfg.Expiry = ages }
 }
 
-// longLived makes a node on which a show runs on although no further event of it is reported.
+// longLived makes a node on which a show stays live for long without further reports.
 func longLived(w *fanouttest.World) node {
 	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
@@ -188,7 +188,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 				markAll(list[:upTo])
 			}
 		},
-		func() { // all items from the unread one on are unread again, also those that were older when it arrived
+		func() { // the message that is marked unread and all later ones are unread again, even if they had become too old
 			if list := m.talk[room]; len(list) > 0 {
 				from := 1 + random.IntN(len(list))
 				m.do(m.chat.MarkUnread(m.reader, services.NewMessageID(m.rooms[room], int64(from))), nil)

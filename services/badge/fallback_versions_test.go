@@ -48,8 +48,8 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	}
 }
 
-// A read overlaps a raise by another call and returns the document from before it. That document is not shown: it is older than
-// the answer from SQL, whose version is already forgotten when the document arrives.
+// A read overlaps a raise by another call and returns the document as it was before the raise. That document is not shown: it is
+// older than the answer from SQL, whose version is already forgotten when the document arrives.
 func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())

@@ -77,7 +77,7 @@ func (k known) stale() *services.Badges {
 // makeStale makes a count STALE, as of the time at which it was right.
 func (k known) makeStale(count *services.Count) {
 	if count.AsOf.IsZero() {
-		// It was shown without an age, so it was right at that moment.
+		// The count was shown without an age, so it was right when it was shown.
 		count.AsOf = k.At
 	}
 	count.Precision = services.Stale

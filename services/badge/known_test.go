@@ -133,7 +133,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	}
 }
 
-// Every source fails alone, and all but one fail: each missing part is marked, and the total stays the sum of its parts.
+// First each source fails alone, then all but one fail: each missing part is marked, and the total stays the sum of its parts.
 func TestAnySourcesMayFail(t *testing.T) {
 	n := served(t)
 	author, _ := n.likedAuthor(3)

@@ -16,7 +16,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
 
-// liked is a document with unseen groups of some days: counts[i] of i days before written.
+// liked is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written.
 func liked(written time.Time, older int, counts ...int) rdb.Document {
 	document := rdb.Document{Ready: true, N: 5, FeedCount: 2}
 	like := services.CategoryCounts{Category: services.CategoryLike, Version: 3, Newest: 77, Older: older, Day: dayOf(written)}

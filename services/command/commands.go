@@ -212,7 +212,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		if !slices.Contains(importable, g.Imports.What) {
 			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
 		}
-		// From here on the name has the kind, because takes needs it.
+		// From here on the name of the command includes the kind of import, because takes needs it.
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
 		// The prefix with a key behind it must be a valid key.

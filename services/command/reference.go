@@ -120,7 +120,7 @@ func (r *reference) chapter(file, title string) {
 			types = append(types, definition)
 		}
 	}
-	place := func(definition *ast.Definition) int { // types of other files come first, to which this file adds fields
+	place := func(definition *ast.Definition) int { // types of other files, to which this file adds fields, come first
 		if fileOf(definition) != file {
 			return 0
 		}

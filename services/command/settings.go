@@ -18,7 +18,8 @@ import (
 )
 
 // Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
-// listed as secret is shown, so a new key needs the tag secret. An operator asks for it first when a node behaves unlike another.
+// listed as secret is shown, so a new key needs the tag secret. An operator reads this list first when a node behaves unlike
+// another.
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {

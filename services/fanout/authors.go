@@ -199,8 +199,8 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the
-// nodes. Both commit with the author's Pull: documents that are rebuilt later name the author by that column.
+// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. Both
+// commit with the author's Pull: documents that are rebuilt later name the author because of that column.
 func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {

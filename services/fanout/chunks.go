@@ -56,7 +56,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	if post.OffFeed {
 		return f.redis.PutCopies(ctx, []services.Post{post}, nil)
 	}
-	// The author first: they look at their own post now, and it is one script.
+	// The author is served first: they look at their own post now, and serving them takes one script.
 	if err := f.serveAuthor(ctx, kind, post); err != nil || post.Pull {
 		return err
 	}
@@ -67,7 +67,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	case len(chunks) > 1:
 		return f.split(ctx, job, kind, post, chunks)
 	default:
-		// One chunk is as short as the other jobs of this class. Another job for it would only add its wait.
+		// One chunk is as short as the other jobs of this class. A job of its own would only wait once more for a worker.
 		chunks[0].OnlineFirst = true
 		return f.serveChunk(ctx, kind, chunks[0])
 	}

@@ -56,7 +56,7 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 				return s.first(ctx, reader, limit)
 			}
 		}
-		// One entry more than wanted tells whether a next page has any.
+		// One entry more than wanted shows whether there is a next page.
 		raw, err := read(ctx, reader, before, want+1)
 		if err != nil {
 			return page, err

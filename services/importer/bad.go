@@ -68,7 +68,8 @@ func (b *badLines) startAfter(line int64) error {
 			b.count++
 		}
 		if err == io.EOF {
-			// A run that died in the middle of a remark left a part without its number. Its line is read again.
+			// A run that died in the middle of a remark left a part of it without the number. The line of that remark is read
+			// again.
 			if !bytes.HasPrefix(text, []byte("#")) {
 				keep += int64(len(text))
 			}

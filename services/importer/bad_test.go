@@ -85,7 +85,7 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 			t.Errorf("after line %d (-want +got):\n%s", done, diff)
 		}
 	}
-	// A run that died while it wrote a remark left its beginning, which no line number can be read from.
+	// A run that died while it wrote a remark left a part of it, from which no line number can be read.
 	cut := badLines{path: im.file("f.bad", "# line 3: reason\nx\n# line 1"), out: &im.out}
 	if err := cut.startAfter(3); err != nil {
 		t.Fatal(err)

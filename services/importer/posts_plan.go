@@ -86,7 +86,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	if post.ID >= row.moment+services.PostsAMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
-	// This holds even if write refuses the batch: the plan is then made anew, with a new map.
+	// The ID counts as used from here on. If write refuses the batch, the plan is made anew, with a new map.
 	last[row.moment] = post.ID
 	return post, nil
 }

@@ -30,7 +30,8 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// announced is how long before its start, in the time of the file, a show is scheduled: files do not say when a show was announced.
+// announced is the time from the scheduling of a show to its start, by the clock of the file: files do not say when a show was
+// announced.
 const announced = time.Hour
 
 // showStep is the kind of an event. Of a show's events at one moment the lower step comes first: a show is scheduled before it
@@ -242,7 +243,7 @@ func (re *showReplay) replayTime(at time.Time) time.Time {
 // refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
 func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
-	// Read for each event: the show may have been made, started or cancelled by somebody else since the last one.
+	// Read for each event: the show may have been made, started or cancelled by somebody else since the last event.
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
@@ -289,7 +290,7 @@ func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int
 func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
 		id := services.PostID(show.Object.Number)
-		// The zero time means now. With its time in the past the event would be silent.
+		// The zero time means now. With its old time in the file the event would alert nobody.
 		cmd := re.service.Cancel(show.Owner, id)
 		switch event.step {
 		case stepStart:

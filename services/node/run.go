@@ -50,7 +50,7 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 func (s *Server) Run(ctx context.Context, at Listeners) error {
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorkers()
-	// Loops live longer than workers: a job in progress may need the hub, the log or the heart.
+	// Loops live longer than workers: a job in progress may need the hub, the log or the heartbeat.
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	failed := s.serveAt(at)
@@ -77,13 +77,13 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
 	defer cancel()
 	s.sockets.Drain(deadline, s.Config.Drain)
-	// The sockets are gone. Now the hub's subscriptions may end: earlier, their clients would have taken it for the end of the
-	// operation.
+	// The sockets are gone. Now the hub's subscriptions may end: earlier, clients would have taken the end of a subscription for
+	// the end of their operation.
 	s.Hub.Drain()
 	if err := s.shutdown(deadline); err != nil {
 		s.Log.Warn("the drain ended requests that were in progress", "error", err)
 	}
-	// The loops end after the jobs in progress, so that nothing is left that they would have to project.
+	// The loops end after the jobs in progress, so that no work is left for the loops.
 	<-working
 	stopLoops()
 	<-looping

@@ -71,8 +71,8 @@ func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[
 	return authors, err
 }
 
-// LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one. Counts, pins and
-// changes of the mode take turns by it.
+// LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one. The lock makes
+// counts, pins and changes of the mode run one after the other.
 func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author services.Author, err error) {
 	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
 		return author, err

@@ -37,11 +37,11 @@ func ownSources(reader string) string {
 	return `UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, FALSE UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, TRUE`
 }
 
-// newestOfSources merges a feed from one range of posts_by_author for each source. It first finds how far down the ranges must
-// go. It looks up the depth-th newest post of each source (depth steps in the index). At least limit posts lie at or above the
+// newestOfSources merges a feed from one range of posts_by_author for each source. To find how far down the ranges must go, it
+// first looks up the depth-th newest post of each source (depth steps in the index). At least limit posts lie at or above the
 // ceil(limit / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many
-// authors, so that a reader of 2,000 authors reads little more than the page. bound limits a single author with very many posts
-// to limit posts as well.
+// authors, so that a reader of 2,000 authors reads little more than the page. bound is the end of one source's range: a source
+// with very many posts gives no more than limit posts.
 //
 // among is a further condition on a source a and on id that the posts must meet; "" for none.
 func newestOfSources(among string) string {
@@ -163,7 +163,7 @@ func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader s
 }
 
 // NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: by a followed author, published
-// after the follow, not deleted. 0 when there is none. A rebuilt inbox knows by it whether posts below its floor count.
+// after the follow, not deleted. 0 when there is none. It tells a rebuilt inbox whether posts below the inbox's floor count.
 func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)

@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Answers and likes are listed from one range of an index for each post. A statement first finds how far down the ranges go:
-// to the first row after the page that is listed, or else to the last row that may be looked at, or else to the end (0). A range
-// without a listed row is one row with nothing but its bound.
+// Answers and likes are listed from one range of an index for each post. A statement first finds how far down the ranges go: to
+// the first listed row after the page, else to the last row that may be looked at, else to the end (0). A range without a listed
+// row is one row with nothing but its bound.
 const (
 	standingAnswers = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`

@@ -18,7 +18,7 @@ type pager struct {
 	s        *Service
 	position Position
 	heard    map[services.UserID]uint64
-	twice    int // changes to alert of without a new alert
+	twice    int // changes with no alert but one that the reader had already
 }
 
 // read reads one page.
@@ -73,7 +73,7 @@ func newPager(b *peopletest.Bundle) *pager {
 	return p
 }
 
-// A change to alert of is replaced by a silent one before a reader in the middle of a backlog comes to it.
+// A change with an alert is replaced by a silent change before a reader in the middle of a backlog comes to it.
 func TestAlertThatMovedBehindOthers(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		p := newPager(b)
