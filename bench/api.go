@@ -57,12 +57,12 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 // event is one IngestEvent.
 type event map[string]any
 
-// does is the event of a user's mutation, from its name and input.
+// does returns the event of a user's mutation, given by its name and input.
 func does(who, mutation string, input map[string]any) event {
 	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
 
-// hostEvent is an event of the host application itself, for no user.
+// hostEvent returns an event of the host application itself, for no user.
 func hostEvent(mutation string, input map[string]any) event {
 	return event{"do": map[string]any{mutation: input}}
 }
@@ -79,7 +79,7 @@ func like(who, post string) event {
 	return does(who, "likePost", map[string]any{"postId": post})
 }
 
-// mention is a post that mentions a user.
+// mention returns a post that mentions a user.
 func mention(who, whom string) event {
 	return does(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
@@ -131,7 +131,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 // waitForJobs waits until no job waits or runs. It fails if their number does not fall for a minute.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
-// waitForJobsBut waits until at most left jobs are waiting, which are due much later.
+// waitForJobsBut waits until at most left jobs are waiting: the jobs that stay are due much later.
 func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()

@@ -20,7 +20,7 @@ type question struct {
 	token string
 }
 
-// answering starts a server whose answers the function makes.
+// answering starts a server that answers with the results of the function answer.
 func answering(t *testing.T, answer func(question) string) *api {
 	t.Helper()
 	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func answering(t *testing.T, answer func(question) string) *api {
 	}))
 }
 
-// results is an answer to ingest with an ID for each event.
+// results returns an answer to ingest with an ID for each event.
 func results(q question) string {
 	var parts []string
 	for i := range q.Variables.Events {

@@ -21,11 +21,11 @@ import (
 )
 
 // The reference of the sockets row: a program that only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareArgument. With documents it reads them first, as any
-// server must that pushes data from Redis.
+// processor. It is this program, started again with the argument bareArgument. If it is given documents, it reads them
+// first: a server that pushes data from Redis has to read it.
 const bareArgument = "bare-writer"
 
-// bareBatch is how many documents one pipeline reads, as many as a batch of Tidings.
+// bareBatch is how many documents one pipeline reads: the size of a batch of Tidings.
 const bareBatch = 256
 
 // bareWriter writes one prepared frame to every connection when it is triggered.
@@ -70,8 +70,8 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 	return d, nil
 }
 
-// read reads a number of documents in one pipeline, and begins again with the first one after the last. It does not parse
-// them, because that is no part of the floor.
+// read reads a number of documents in one pipeline, and begins again with the first document after the last. It does not
+// parse them, because the reference does only the work that every server must do.
 func (d *documentReader) read(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {
@@ -81,7 +81,7 @@ func (d *documentReader) read(ctx context.Context, first, count int) error {
 	return err
 }
 
-// newBareWriter makes frames of a length in bytes that the client takes for events.
+// newBareWriter makes a writer of frames with a length in bytes. The client accepts the frames as events.
 func newBareWriter(length int) *bareWriter {
 	text := []byte(`{"id":"1","type":"next","payload":`)
 	for len(appendFrame(nil, opText, text, false)) < length-1 {
@@ -107,8 +107,8 @@ func (b *bareWriter) accept(listener net.Listener) error {
 	}
 }
 
-// writeAll writes the frame to every connection and drops the closed ones. Each processor has a loop over a part of the
-// connections, which reads the documents of a batch of them before it writes.
+// writeAll writes the frame to every connection and drops closed connections. Each processor has a loop over a part of
+// the connections, which reads the documents of a batch of connections before it writes to them.
 func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +197,7 @@ func firstFrame(s *socket, _ int) error {
 	return err
 }
 
-// trigger requests one event to everybody from a program, and waits only for the answer to the request.
+// trigger asks a program to send one event to everybody, and waits only for the answer to the request.
 func trigger(ctx context.Context, control string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+control+"/trigger", nil)
 	if err != nil {

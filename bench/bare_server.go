@@ -18,16 +18,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The reference of pages and of single mutations: net/http with a handler that does what no server can leave out, and nothing else. It is
+// The reference of pages and of single mutations: net/http with a handler that does only the work that every server must do. It is
 // this program, started again with the argument bareServerArgument.
 //
-// For a page it reads the same keys from Redis in one pipeline, looks at none of the replies, and answers the bytes that Tidings answered.
+// For a page it reads the same keys from Redis in one pipeline, ignores the replies, and answers the bytes that Tidings answered.
 // For a mutation it inserts one row by a statement that is a transaction of its own.
 const bareServerArgument = "bare-server"
 
 // The kinds of bare servers, the second argument.
 const (
-	barePages  = "pages"  // the third is a file: see barePage
+	barePages  = "pages"  // the third is a file: see bareFile
 	bareWrites = "writes" // the third is the driver, the fourth the database
 	// It only computes, and answers nothing. The third is how many processors it keeps busy.
 	bareComputing = "computing"
@@ -35,7 +35,7 @@ const (
 
 const whoBareServer = "net/http with the same reads and bytes"
 
-// barePage is what the bare server reads and answers for one token.
+// barePage has the commands and the answer of the bare server for one token.
 type barePage struct {
 	Commands [][]any
 	Body     string
@@ -154,19 +154,20 @@ func answerWrites(db *sql.DB) http.HandlerFunc {
 	}
 }
 
-// insertBare is a bare commit.
+// insertBare makes a bare commit: one row in a transaction of its own.
 func insertBare(ctx context.Context, db *sql.DB, number int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, number, 1, postBody(number))
 	return err
 }
 
-// readInbox are the commands that read the top of a user's home feed: the document, and one entry more than a page has. Posts are in the
-// node's memory.
+// readInbox returns the commands that read the top of a user's home feed: the document, and one entry more than a page has. Posts
+// are in the node's memory.
 func readInbox(user uint32) [][]any {
 	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }
 
-// readDocument is the command that reads a user's document, which has the hosts of a live board. Shows are in the node's memory.
+// readDocument returns the command that reads a user's document, which has the hosts of a live board. Shows are in the node's
+// memory.
 func readDocument(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
 // startBarePages starts a bare server that answers the pages which the server of a site answers now, to the query of some
@@ -223,7 +224,8 @@ func startBareServer(ctx context.Context, folder string, arguments ...string) (*
 	return p, nil
 }
 
-// floorLine compares a server's processor time for one answer with that of the bare server. It has no goal: nobody reaches the floor.
+// floorLine compares a server's processor time for one answer with the bare server's. It has no goal, because no real server
+// reaches the floor.
 func floorLine(what string, ours, bare *contender) line {
 	l := line{what: what + ": server CPU each", limit: whoBareServer, unit: "x the CPU"}
 	l.compareCPU(ours, bare)

@@ -21,7 +21,7 @@ func askBare(handle http.HandlerFunc, token, query string) (status int, body str
 	return answer.Code, answer.Body.String()
 }
 
-// A page is the bytes of its file, after its reads in one pipeline.
+// A page is answered with the bytes from the file, after the page's reads in one pipeline.
 func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.HSet(documentKey(7), "n", "1")
@@ -66,7 +66,7 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 	}
 }
 
-// A write is answered when its row is there, and a second one of its number is refused.
+// A write is answered once its row is committed, and a second write with the same number is refused.
 func TestTheBareServerCommits(t *testing.T) {
 	db, err := openBare("sqlite", filepath.Join(t.TempDir(), "bare.db"))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestTheBareServerCommits(t *testing.T) {
 	}
 }
 
-// The program serves until it is stopped, and refuses what it does not know.
+// The program serves until it is stopped, and refuses unknown arguments.
 func TestTheBareServerIsThisProgram(t *testing.T) {
 	for _, arguments := range [][]string{{"pages"}, {"writes", "sqlite"}, {"pages", filepath.Join(t.TempDir(), "none.json")}, {"other", "x"}} {
 		if err := runBareServer("127.0.0.1:0", arguments[0], arguments[1:]...); err == nil {

@@ -34,7 +34,7 @@ func storedDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url,
 }
 
 func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
-	const sockets = bareBatch + 30 // a batch for one loop, and the rest of another one
+	const sockets = bareBatch + 30 // more than one batch in all
 	server, url, file := storedDocuments(t, 7)
 	f, b := bareFleet(t, sockets)
 	reader, err := newDocumentReader(t.Context(), url, file)
@@ -57,7 +57,7 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 	if err := f.wait(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	// The pool may greet the server on a further connection, at most one for each loop.
+	// The pool may open further connections, at most one for each loop, and send a greeting on each.
 	if read := server.CommandCount() - before; read < sockets || read > sockets+20 {
 		t.Errorf("%d events took %d commands", sockets, read)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// chartsFolder is where the charts are: beside the pages that show them.
+// chartsFolder is the folder of the charts: beside the pages that show them.
 const chartsFolder = "docs"
 
 // chart is a picture of a few rows of the table "Behind it": a bar for each program.
@@ -49,7 +49,8 @@ var charts = []chart{
 // errNotMeasured says that a chart's rows are not among the results.
 var errNotMeasured = errors.New("not measured")
 
-// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays as it is, and is reported by say.
+// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays unchanged, and say reports
+// it.
 func writeCharts(results, folder string, say func(format string, args ...any)) error {
 	text, err := os.ReadFile(results)
 	if err != nil {
@@ -88,7 +89,8 @@ func tableRows(text string, head []string) (rows []map[string]string) {
 	return rows
 }
 
-// measured is the number that a bar shows, and its text in the results. found is false if the row or its cell is missing.
+// measured returns the number that a bar shows, and its text in the results. found is false if the row or its cell is
+// missing.
 func (c chart) measured(b bar, rows []map[string]string) (value float64, text string, found bool) {
 	for _, row := range rows {
 		if row["what"] != c.what || !strings.HasPrefix(row["who"], b.who) {
@@ -102,7 +104,7 @@ func (c chart) measured(b bar, rows []map[string]string) (value float64, text st
 	return 0, "", false
 }
 
-// The measures of a chart, in pixels.
+// The dimensions of a chart, in pixels.
 const (
 	chartWidth = 420
 	chartHead  = 58 // title and unit
@@ -112,7 +114,8 @@ const (
 	chartSide  = 18
 )
 
-// chartStyle holds the colours of a dark screen. Those of a light one are attributes, which every reader of SVG knows.
+// chartStyle holds the colours of a dark screen. The colours of a light screen are attributes, which every program that draws
+// SVG supports.
 const chartStyle = `<style>@media (prefers-color-scheme: dark) { .page { fill: #0f172a; stroke: #334155 } .text { fill: #f1f5f9 } .soft { fill: #a8b3c4 } ` +
 	`.ours { fill: #60a5fa } .theirs { fill: #64748b } }</style>`
 

@@ -24,12 +24,12 @@ import (
 // API, is compared with a count over the rows of the file.
 
 const (
-	everyoneAuthors     = 100 // how many people publish: the one with the most followers, and others from the most followed to the least
+	everyoneAuthors     = 100 // how many people publish: the most followed person, and others with all numbers of followers
 	everyoneConnections = 16
 	everyonePage        = 100
 )
 
-// graph is the follows in the rows of the file.
+// graph holds the follows from the rows of the file.
 type graph struct {
 	people  []string                   // everyone, the most followed first
 	follows map[string]map[string]bool // person -> the people they follow
@@ -83,7 +83,7 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors returns the most followed people, at most as many as most says, and others with all numbers of followers.
+// authors returns up to most of the most followed people, and others spread evenly over the remaining ones.
 func (g graph) authors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]
@@ -97,7 +97,7 @@ func (g graph) authors(most int) (authors []string) {
 // published is a post and its author, in the order of publication.
 type published struct{ id, author string }
 
-// expected is what a person's badge and feed must be.
+// expected returns the badge and the feed that a person must see.
 func (g graph) expected(person string, posts []published) (unread int, list []string) {
 	for _, post := range slices.Backward(posts) {
 		if g.follows[person][post.author] {
@@ -113,7 +113,7 @@ func (g graph) expected(person string, posts []published) (unread int, list []st
 // setting is one way to serve everyone.
 type setting struct {
 	name      string
-	most      int // how many of the authors are the most followed ones
+	most      int // how many authors are taken from the most followed people
 	rounds    int // of posts
 	big, huge int // thresholds; 0: the defaults, which no author in the file reaches
 }
@@ -233,7 +233,7 @@ func publishAll(ctx context.Context, a *api, authors []string, posts []published
 	return posts, a.waitForJobs(ctx)
 }
 
-// compareAll reads the people's badges and first pages, and records how many are right. A wrong one is an error.
+// compareAll reads the people's badges and first pages, and records how many are right. A wrong badge or page is an error.
 func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string, posts []published, when string) error {
 	var badges, feeds atomic.Int64
 	var wrong atomic.Pointer[string]

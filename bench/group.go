@@ -70,8 +70,8 @@ func (g *group) watch(i int, payload []byte, at time.Time) {
 	g.seen[i].counts = append(g.seen[i].counts, count{value, at})
 }
 
-// talk lets every talker send a message once per interval, spread over it, until ctx ends; with interval 0 each sends the
-// next message as soon as the last one is answered.
+// talk lets every talker send a message once per interval until ctx ends, with the talkers spread over the interval. With
+// interval 0 each talker sends its next message as soon as the last one is answered.
 func (g *group) talk(ctx context.Context, every time.Duration) error {
 	start := time.Now()
 	errs := make([]error, g.talkers)
@@ -112,7 +112,7 @@ func (g *group) say(ctx context.Context, talker int) error {
 }
 
 // spoken lets members talk and waits until all listeners have the right count. It returns the rate of messages, and the time
-// from each one's answer until the last listener had it.
+// from each message's answer until the last listener had the message.
 func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.said)
@@ -169,8 +169,8 @@ func (a *arrivals) lateness(messages []said, late []time.Duration) {
 	}
 }
 
-// check reads the badges of all members and compares them with the sent messages: all of them for listeners, those after
-// their own last message for talkers.
+// check reads the badges of all members and compares them with the sent messages: all messages count for listeners, and
+// the messages after their own last message for talkers.
 func (g *group) check(ctx context.Context) error {
 	var head int64
 	for _, message := range g.said {

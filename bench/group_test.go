@@ -55,12 +55,12 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// chatter is a server with one group, whose pushes reach the members at once.
+// chatter is a server with one group, whose pushes reach the members immediately.
 type chatter struct {
 	mu     sync.Mutex
 	head   int64
 	last   map[string]int64 // of each member
-	extra  int64            // how much the badges count too much
+	extra  int64            // by how much the badges are too high
 	silent bool             // sends no push
 	group  *group
 }

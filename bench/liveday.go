@@ -22,7 +22,7 @@ import (
 // The check of a day of shows: it is imported, and the boards of a sample of viewers, read through the API page by page, are
 // compared with the sorted day.
 
-// daySeed makes every run's day the same, but for the hour.
+// daySeed makes the day the same in every run, except for the hour.
 const daySeed = 1
 
 // importInto writes a file and imports it into the database of a site without a running server.

@@ -87,7 +87,7 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	return result, nil
 }
 
-// connection is one connection until the deadline.
+// connection sends requests over one connection until the deadline, and returns the latencies.
 func (t target) connection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
@@ -163,7 +163,7 @@ func readAnswer(reader *bufio.Reader) error {
 	return err
 }
 
-// readHeaders reads the headers and answers Content-Length, -1 for a body in chunks.
+// readHeaders reads the headers and returns Content-Length, -1 for a body in chunks.
 func readHeaders(reader *bufio.Reader) (length int, err error) {
 	length = -2
 	const name, chunked = "content-length:", "transfer-encoding: chunked"

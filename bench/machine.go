@@ -27,7 +27,7 @@ func describeMachine(ctx context.Context) []string {
 	return facts
 }
 
-// processor is the first processor's name.
+// processor returns the first processor's name.
 func processor() string {
 	return firstValue("/proc/cpuinfo", "model name")
 }

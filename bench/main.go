@@ -30,7 +30,7 @@ const (
 	quickFollowsFile = "../shared/data/follows-twitch-engb.csv.gz"
 )
 
-// rowNames are what --only takes.
+// rowNames are the values that --only accepts.
 var rowNames = []string{"badge", "feed", "sockets", "crowd", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
 // longRow takes minutes even with --quick, which therefore leaves it out unless --only names it.
@@ -95,7 +95,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// parseOptions reads the flags. --quick changes the defaults of the others.
+// parseOptions reads the flags. --quick changes the defaults of the other flags.
 func parseOptions(args []string, out io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -229,7 +229,7 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	return writeCharts(file.Name(), chartsFolder, say)
 }
 
-// commandLine is how the run can be repeated.
+// commandLine returns the command that repeats the run.
 func commandLine() string {
 	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
 }

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// notes are the conditions that a reader of the figures must know.
+// notes returns the conditions that a reader of the figures must know.
 func notes(o options) []string {
 	return []string{
 		"Client, servers and Redis share the processors. The client is our own (a closed loop of keep-alive HTTP/1.1 connections, as lean as it can be); it weighs on the faster program most, and so every ratio here is smaller than with a client elsewhere.",

@@ -50,7 +50,7 @@ func start(ctx context.Context, folder, name, dir, program string, args ...strin
 
 func (p *process) pid() int { return p.command.Process.Pid }
 
-// stop ends the process, by force when it does not end by itself.
+// stop ends the process, by SIGKILL if it does not end after SIGTERM.
 func (p *process) stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -82,7 +82,7 @@ func (p *process) waitFor(ctx context.Context, ready func(context.Context) error
 	}
 }
 
-// tail is the end of what the process printed.
+// tail returns the end of the process's output.
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -101,7 +101,7 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// answers is ready when the address answers with status 200.
+// answers returns a check that succeeds when the address answers with status 200.
 func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -120,7 +120,7 @@ func answers(url string) func(context.Context) error {
 	}
 }
 
-// listens is ready when the address takes a connection.
+// listens returns a check that succeeds when the address takes a connection.
 func listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)

@@ -13,7 +13,7 @@ import (
 // clockTick is the unit of processor time in /proc: 100 a second on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// childAttributes makes a child end with us, also when we are killed.
+// childAttributes makes a child end with this process, even if this process is killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }
 
 // launch starts the process from a thread that lives as long as the process: the kernel sends the signal of the parent's
@@ -33,7 +33,7 @@ func (p *process) launch() error {
 	return <-started
 }
 
-// residentBytes is the memory of a process that is in use (VmRSS).
+// residentBytes returns the memory of a process that is in use (VmRSS).
 func residentBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -49,7 +49,7 @@ func residentBytes(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no VmRSS", pid)
 }
 
-// processorTime is the processor time that a process has used so far, in user and kernel mode together.
+// processorTime returns the processor time that a process has used so far, in user and kernel mode together.
 func processorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -74,7 +74,7 @@ func processorTime(pid int) (time.Duration, error) {
 // sourceAddresses are addresses of loopback to connect from: each has its own ports.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-// openFiles is how many files this process may open; Go has raised it to the hard limit.
+// openFiles returns how many files this process may open; Go has raised it to the hard limit.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -21,8 +21,8 @@ const (
 	profileLines  = 30
 )
 
-// profiler keeps a profile of the processor time of our servers for each thing that is measured: that of the busiest second. A nil
-// profiler keeps nothing.
+// profiler keeps one CPU profile of our servers for each measurement: the profile of the busiest second. A nil profiler keeps
+// nothing.
 type profiler struct {
 	folder string // where their texts are written
 
@@ -45,14 +45,14 @@ func newProfiler(folder string) *profiler {
 	return &profiler{folder: folder, taken: map[string]cpuProfile{}}
 }
 
-// hear learns from the progress of the run what is measured.
+// hear takes the name of the present measurement from a progress message.
 func (p *profiler) hear(progress string) {
 	if what, _, found := strings.Cut(progress, ": round "); found {
 		p.begin(what)
 	}
 }
 
-// begin says what is measured from now on.
+// begin sets the name of the measurement that begins now; "" for none.
 func (p *profiler) begin(what string) {
 	if p != nil {
 		p.mu.Lock()
@@ -99,7 +99,7 @@ func (p *profiler) keep(what string, one cpuProfile) {
 	}
 }
 
-// busyTime is the processor time of a process, 0 where the system does not tell: then the first profile is kept.
+// busyTime returns the processor time of a process, 0 where the system does not tell: then the first profile is kept.
 func busyTime(pid int) time.Duration {
 	busy, err := processorTime(pid)
 	if err != nil {
@@ -124,7 +124,8 @@ func fetchProfile(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// write writes the text of each profile: its heaviest functions, by their own time and with what they call.
+// write writes the text of each profile: its heaviest functions, by their own time and by their time with the functions that
+// they call.
 func (p *profiler) write(ctx context.Context, command string) error {
 	if p == nil {
 		return nil
@@ -181,7 +182,7 @@ func withoutOrigin(top string) string {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// fileName is the name of the file of what is measured: "home feed page of 20" is in home-feed-page-of-20.txt.
+// fileName returns the name of the file for a measurement: "home feed page of 20" is in home-feed-page-of-20.txt.
 func fileName(what string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(what), "-"), "-") + ".txt"
 }

@@ -33,7 +33,7 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 	}
 }
 
-// Of programs that take turns, each is profiled under its own name or not at all, and nothing is profiled after the last
+// When programs take turns, each program is profiled under its own name or not at all. Nothing is profiled after the last
 // turn.
 func TestProfilesOfTurns(t *testing.T) {
 	b := &bench{options: options{rounds: 1, seconds: 0.01, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
@@ -64,7 +64,7 @@ func TestNoProfiler(t *testing.T) {
 	}
 }
 
-// A server is watched until it ends, and what is written names the functions that it ran.
+// A server is watched until it ends, and the written profile names the functions that it ran.
 func TestProfilesAreWritten(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -106,7 +106,7 @@ func TestProfilesAreWritten(t *testing.T) {
 	}
 }
 
-// has reports whether there is a profile of what is measured.
+// has reports whether there is a profile of a measurement.
 func (p *profiler) has(what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

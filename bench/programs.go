@@ -112,7 +112,7 @@ func (b *bench) alone(ctx context.Context, name string, database int, row func(c
 	return row(ctx, p, server)
 }
 
-// file is the path of the database.
+// file returns the path of the database.
 func (p site) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
 
 // start starts Tidings there. A site has one server at a time.
@@ -189,8 +189,8 @@ func (b *bench) startBun(ctx context.Context) (*program, error) {
 	}, listens)
 }
 
-// installBun returns the path of Bun. npm fetches it for this machine without running any script of a package: the program is in
-// a package of its own for each platform.
+// installBun returns the path of Bun. npm fetches it for this machine without running any script of a package: there is one
+// package with the program for each platform.
 func installBun(ctx context.Context, say func(string, ...any)) (path string, err error) {
 	if path = bunProgram(bunFolder); path == "" {
 		if _, err := exec.LookPath("npm"); err != nil {

@@ -39,7 +39,7 @@ type line struct {
 	limit  string // the peer or the limit
 	ours   string
 	theirs string
-	value  float64 // what the goal is about: a ratio, or a figure of ours
+	value  float64 // the value that the goal bounds: a ratio, or a figure of Tidings
 	unit   string  // of value; "x" is a ratio
 	goal   goal
 	absent string // why there is no value
@@ -83,13 +83,13 @@ func (d detail) cells() []string {
 
 // report holds the results of a run.
 type report struct {
-	machine []string // how the machine is described, a fact a line
+	machine []string // the description of the machine, one fact per line
 	command string
 	date    time.Time
 	quick   bool
 	lines   []line
 	details []detail
-	// everyone has, for each reading of all people, how many were right.
+	// everyone has a line for each reading of all people, with how many of the people had the right numbers.
 	everyone []string
 	// scripts has the duration of the slowest call of each Lua script.
 	scripts []string
@@ -196,7 +196,7 @@ func aligned(rows [][]string) string {
 	return text.String()
 }
 
-// figure prints a number with as many digits as it is worth: 12,345, 123, 12.3, 1.23.
+// figure prints a number with its significant digits: 12,345, 123, 12.3, 1.23.
 func figure(value float64) string {
 	switch size := math.Abs(value); {
 	case math.IsNaN(value):

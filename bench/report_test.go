@@ -52,7 +52,7 @@ func TestAlignedColumns(t *testing.T) {
 	}
 }
 
-// newReport is a report with a line of every kind.
+// newReport returns a report with a line of every kind.
 func newReport() *report {
 	return &report{
 		machine: []string{"processor: Example", "Go: 1.26"}, command: "go run ./bench --rounds 2",

@@ -26,7 +26,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A server keeps what it wrote in its own memory. Another server reads it from SQL and puts copies into Redis.
+	// The first server has its writes in its own memory. Another server reads them from SQL and puts copies into Redis.
 	if server, err = b.startServer(ctx); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *contender) profiled(name string) *contender {
 // compete lets the contenders take turns. A first, short turn of each is not counted.
 func (b *bench) compete(ctx context.Context, what string, contenders ...*contender) error {
 	length := time.Duration(b.seconds * float64(time.Second))
-	defer b.profiles.begin("") // what comes next is not a turn
+	defer b.profiles.begin("") // the following work is not a turn
 	for round := range b.rounds + 1 {
 		if round > 0 {
 			b.say("%s: round %d of %d", what, round, b.rounds)
@@ -238,7 +238,7 @@ func (l *line) compareCPU(ours, theirs *contender) {
 
 func rate(values series) string { return figure(values.rate()) + "/s" }
 
-// rateAndCPU is the rate and, if it is known, the server's processor time for one answer.
+// rateAndCPU returns the rate and, if it is known, the server's processor time for one answer.
 func rateAndCPU(values series) string {
 	if cpu := values.cpu(); !math.IsNaN(cpu) {
 		return rate(values) + ", " + figure(cpu) + " us"
@@ -246,7 +246,8 @@ func rateAndCPU(values series) string {
 	return rate(values)
 }
 
-// cpuLine is the processor time of the server for one answer, which should be at most the microseconds in most.
+// cpuLine returns the line with the server's processor time for one answer. most is the goal: the largest acceptable number
+// of microseconds.
 func cpuLine(what string, values series, most float64) line {
 	return line{what: what + ": server CPU each", limit: "-", ours: rate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }
@@ -279,7 +280,7 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	return nil
 }
 
-// The graph that the goal is about.
+// The graph for which the goal is set.
 const (
 	goalGraph = "follows-github.csv.gz"
 	goalEdges = 578_006

@@ -24,7 +24,8 @@ func (b *bench) measureBoard(ctx context.Context) error {
 	return b.measureShowMemory(ctx)
 }
 
-// boardFollows are the readers of 10, 200 and 2,000 hosts. Each follows the first hosts, which have the most shows.
+// boardFollows writes the follows of the readers of 10, 200 and 2,000 hosts. Each follows the first hosts, which have the
+// most shows.
 func (b *bench) boardFollows(to io.Writer) (err error) {
 	for _, follows := range followed {
 		for r := range b.readers {
@@ -182,7 +183,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
 		return err
 	}
-	// The first start ends once all hosts are in documents. Only the second one, which has none of this work, is measured.
+	// The first start ends once all hosts are in documents. Only the second start, which has none of this work, is measured.
 	if _, err := residentOf(ctx, p, shows); err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The row of a burst: a host application sends 10,000 events at once, and meanwhile people publish, one after the other. Each of
-// them has one follower with a socket, who is not concerned by any event of the burst. The push to the follower must not wait
-// for the burst.
+// The row of a burst: a host application sends 10,000 events at once, and meanwhile people publish, one post after the other.
+// Each author has one follower with a socket. No event of the burst concerns the follower. The push to the follower must not
+// wait for the burst.
 const (
 	burstSenders = 4 // requests at a time
 	burstEvery   = 50 * time.Millisecond
@@ -23,8 +23,8 @@ func burstAuthor(i int) string { return fmt.Sprint("burst-author-", i) }
 func burstReader(i int) string { return fmt.Sprint("burst-reader-", i) }
 func burstPerson(i int) string { return fmt.Sprint("burst-person-", i) }
 
-// burstEvents are the mixed events of a round among the people of the burst; posts are posts of theirs. Of ten events, five like,
-// two follow, two comment and one publishes.
+// burstEvents returns the mixed events of a round among the people of the burst; posts are posts of these people. Of ten events,
+// five like, two follow, two comment and one publishes.
 func burstEvents(count, people int, posts []string, round int) []event {
 	events := make([]event, count)
 	for i := range events {
@@ -101,7 +101,7 @@ func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 	return nil
 }
 
-// rateOf is the sample of a number of events that together took a time.
+// rateOf returns the sample of a number of events that together took this time.
 func rateOf(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.rate = float64(events) / took.Seconds()

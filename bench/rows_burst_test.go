@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The events of a burst are of the kinds that the row says, and nobody follows themselves, which a server would refuse.
+// The events of a burst have the kinds that burstEvents documents. No user follows themselves, because a server would refuse
+// that.
 func TestEventsOfABurst(t *testing.T) {
 	const count, people = 1000, 50
 	posts := []string{"post:1", "post:2", "post:3"}

@@ -136,7 +136,7 @@ type litCount struct {
 	Precision string
 }
 
-// litBadges are what everyQuery answers.
+// litBadges is the answer to everyQuery.
 type litBadges struct {
 	Total, HomeFeed, Announcements litCount
 	Notifications                  struct{ Like, Comment, Mention, Follow litCount }
@@ -148,7 +148,7 @@ type litBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// dark returns a source without a count or without an exact one; "" if all are lit.
+// dark returns a source without a count or whose count is not exact; "" if all sources are lit.
 func (l litBadges) dark() string {
 	counts := map[string]litCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
@@ -179,7 +179,8 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	return nil
 }
 
-// askedOfRedis is how many commands one badge query sends to Redis: a query that sent more than one would need as many round trips.
+// askedOfRedis returns how many commands one badge query sends to Redis: a query that sent more than one would need as many round
+// trips.
 func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	before, err := commandsUntilNow(ctx, b.redis)
 	if err != nil {
@@ -195,7 +196,7 @@ func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	return float64(after-before) / countedQueries, err
 }
 
-// commandsUntilNow is how many commands Redis has received, without our own.
+// commandsUntilNow returns how many commands Redis has received, without the INFO commands of this function.
 func commandsUntilNow(ctx context.Context, client *redis.Client) (total int, err error) {
 	text, err := client.Info(ctx, "commandstats").Result()
 	for name, calls := range commandCounts(text) {

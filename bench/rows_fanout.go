@@ -14,8 +14,8 @@ import (
 )
 
 // The row of fan-out: posts of one author into the full inboxes of all followers, from the mutation until the last inbox has
-// them, compared with pipelined ZADDs of the same members into copies of the same inboxes. Also Redis' memory for a full
-// inbox and for an idle document.
+// them, compared with pipelined ZADDs of the same members into copies of the same inboxes. The row also measures Redis'
+// memory for a full inbox and for an idle document.
 const (
 	rawPipeline  = 500
 	idleReaders  = 20
@@ -27,7 +27,7 @@ const (
 	inboxEntries = services.Retention
 )
 
-// seedFollowers makes an author with posts enough for a full feed, and followers who were here today.
+// seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
 func seedFollowers(ctx context.Context, file string, followers int) error {
 	if err := seedAudience(ctx, file, followers, 0, followers); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (b *bench) deliver(ctx context.Context, a *api, followers int) (sample, err
 	return sample{rate: float64(posts*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, nil
 }
 
-// addRaw adds as many members of the same length to copies of the same inboxes.
+// addRaw adds as many members as deliver, of the same length, to copies of the same inboxes.
 func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
 	names := make([]string, followers)
 	for i := range names {
@@ -202,7 +202,7 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
-		var made int // the server has made some of its own: the people of the tour
+		var made int // the server has already made users: the people of the tour
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'users'`).Scan(&made); err != nil {
 			return err
 		}

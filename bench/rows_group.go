@@ -59,7 +59,7 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 	return nil
 }
 
-// talk is one round of one way: a new group, with all members online.
+// talk measures one round in one of the ways: a new group, with all members online.
 func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix string) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.worlds.talkers}
 	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, seen: make([]arrivals, b.worlds.group)}

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// The row of the home feed page by the number followed and by how many of these are huge: the posts of huge authors are
-// merged in from memory when a page is read.
+// This row measures the home feed page by the number of authors that a reader follows and the number of huge ones among
+// them. The posts of huge authors are merged in from memory when a page is read.
 const hugeAuthors = 50
 
-// mixture is how many a reader follows, and how many of these are huge.
+// mixture is how many authors a reader follows, and how many of these are huge.
 type mixture struct{ follows, huge int }
 
 func (m mixture) String() string {
@@ -19,7 +19,7 @@ func (m mixture) String() string {
 
 func (m mixture) reader(i int) string { return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i) }
 
-// mixtures are all combinations of huge and other authors that the row measures.
+// mixtures returns all combinations of huge and other authors that the row measures.
 func mixtures() (all []mixture) {
 	for _, follows := range followed {
 		for _, huge := range []int{0, 5, hugeAuthors} {

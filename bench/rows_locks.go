@@ -30,7 +30,7 @@ const (
 	whoWatch  = "WATCH, read, MULTI, write, EXEC"
 )
 
-// hotMember is the member with the moving counter.
+// hotMember is the member whose counter the clients increment.
 const hotMember = services.UserID(1)
 
 // way is one way to add an unread message. It returns the number of retries.
@@ -40,7 +40,7 @@ type way struct {
 	sum     func(ctx context.Context) (int, error) // the sum as readers see it
 	added   atomic.Int64
 	retries atomic.Int64
-	failed  atomic.Int64 // given up
+	failed  atomic.Int64 // additions that were given up after lockTries
 	values  series
 }
 
@@ -127,7 +127,7 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 
 var errGivenUp = errors.New("tried too often")
 
-// scriptWay writes the member's absolute state: the newer wins, and the sum changes with it.
+// scriptWay writes the member's absolute state: the newer state wins, and the sum changes with it.
 func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
 	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, false); err != nil {
@@ -169,7 +169,7 @@ func addOne(ctx context.Context, read func(context.Context, string, ...string) *
 	return fields, nil
 }
 
-// lockWay changes both under a lock key.
+// lockWay changes both counters under a lock key.
 func lockWay(client *redis.Client, tries int) *way {
 	const key, lock = "{u1}:locked", "{u1}:lock"
 	return &way{
@@ -200,7 +200,7 @@ func lockWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// watchWay changes both in a transaction that fails if another client was quicker.
+// watchWay changes both counters in a transaction that fails if another client was quicker.
 func watchWay(client *redis.Client, tries int) *way {
 	const key = "{u1}:watched"
 	return &way{

@@ -11,7 +11,7 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// hotRedis is a Redis in this process.
+// hotRedis starts a Redis in this process.
 func hotRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	engine := miniredis.RunT(t)

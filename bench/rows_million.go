@@ -101,8 +101,8 @@ func (o *audience) leave(ctx context.Context) error {
 	return errors.Join(o.redis.Close(), o.site.forget(ctx))
 }
 
-// publishInTurn publishes to one audience after the other, again and again, so that other load of the machine affects all of
-// them alike. It records each mutation's duration, and Redis' memory afterwards.
+// publishInTurn publishes to one audience after the other, again and again, so that other load of the machine affects all
+// audiences alike. It records each mutation's duration, and Redis' memory afterwards.
 func publishInTurn(ctx context.Context, what string, all []*audience, count int, counts bool) error {
 	before, err := holdings(ctx, all)
 	if err != nil {
@@ -135,7 +135,7 @@ func publishInTurn(ctx context.Context, what string, all []*audience, count int,
 	return nil
 }
 
-// holdings are the bytes of each audience's database of the Redis.
+// holdings returns the bytes of each audience's database of the Redis.
 func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
 	for _, one := range all {
 		size, err := memoryOf(ctx, one.redis)
@@ -164,7 +164,7 @@ func (o *audience) publish(ctx context.Context, what string, i int, counts bool)
 	}
 	arrivals, err := o.fleet.latencies(func(int) int64 { return start })
 	if errors.Is(err, errEarly) || !counts {
-		return took, nil // the event was that of the former publication
+		return took, nil // the event belonged to the previous publication
 	}
 	slices.Sort(arrivals)
 	o.arrived = append(o.arrived, newSample(arrivals, slices.Max(arrivals)))
@@ -217,7 +217,7 @@ func (o *audience) check(ctx context.Context, announcements int) error {
 	return nil
 }
 
-// memoryOf is the memory of the keys of one database. The memory of the whole Redis also changes with its connections.
+// memoryOf returns the memory of the keys of one database. The memory of the whole Redis also changes with its connections.
 func memoryOf(ctx context.Context, client *redis.Client) (size int64, err error) {
 	names := client.Scan(ctx, 0, "*", 1000).Iterator()
 	for names.Next(ctx) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The row of a mixed load: of 101 requests 50 are badge queries, 50 are home feed pages and one publishes, by authors whom
-// all readers follow, so that its fan-out runs beside the reads.
+// The row of a mixed load: of 101 requests 50 are badge queries, 50 are home feed pages and one publishes a post. All
+// readers follow the authors, so that the fan-out runs beside the reads.
 const (
 	mixedReads  = 100 // for each post
 	kindBadge   = 0
@@ -115,8 +115,8 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// mix keeps the connections busy for a turn with requests, the n-th of which is of the kind kind(n), and returns a sample for
-// each kind.
+// mix keeps the connections busy for a turn with requests, and returns a sample for each kind. The n-th request is of the
+// kind kind(n).
 func (b *bench) mix(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
 	people := tokens(readersOf(followed[0], readers))
 	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
@@ -150,8 +150,8 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	return results, nil
 }
 
-// kindOf is the kind of the n-th request. The connections begin with different n, so that they do not publish at the same
-// moment.
+// kindOf returns the kind of the n-th request. The connections begin with different n, so that they do not publish at the
+// same moment.
 func kindOf(n int) int {
 	if turn := n % (mixedReads + 1); turn < mixedReads {
 		return turn % 2

@@ -61,7 +61,7 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 	return os.RemoveAll(folder)
 }
 
-// benchPost is the i-th post: its author, text, name and time.
+// benchPost returns the i-th post: its author, text, name and time.
 func benchPost(i int) (author int, body, key string, at time.Time) {
 	began, _ := time.Parse(time.RFC3339, firstPost)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)

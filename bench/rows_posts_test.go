@@ -54,7 +54,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	}
 }
 
-// held are the posts of a database with their authors' keys, one per line.
+// held returns the posts of a database with their authors' keys, one per line.
 func held(t *testing.T, path string) string {
 	t.Helper()
 	db, err := database.Open("sqlite", "file:"+path)

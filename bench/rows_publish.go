@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// The row of publishing: the cost of the mutation for an author with a million followers, against one with ten. The former's posts are
-// pulled, which the row checks through the API of operators.
+// The row of publishing: the cost of the mutation for an author with a million followers, compared with an author with ten. The
+// posts of the first author are pulled, which the row checks through the API of operators.
 const (
 	famousAuthor    = 1 // the numbers of the authors
 	unknownAuthor   = 2
 	firstOfAudience = 3
 )
 
-// seedAudience makes two authors with many and with few followers. Some of the many were here today.
+// seedAudience makes two authors with many and with few followers. Some of the many followers visited today.
 func seedAudience(ctx context.Context, file string, many, few, active int) error {
 	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (a *api) awaitMode(ctx context.Context, key, mode string) error {
 	}
 }
 
-// modeOf is the mode in which an author's posts reach their followers.
+// modeOf returns the mode in which an author's posts reach their followers.
 func (a *api) modeOf(ctx context.Context, key string) (string, error) {
 	var answer struct {
 		Admin struct{ Author struct{ Mode string } }

@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The row of a dormant user's return: the newest entries of everyone they follow. Tidings reads them with one SELECT on the
-// index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
+// The row of a dormant user's return: the newest entries of everyone they follow. Tidings reads the entries with one SELECT
+// on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
 // merged.
 const (
 	outboxFollowed = 200

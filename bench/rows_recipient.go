@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The effect of one user's rush of likes on others: the time of their badge query during the rush and before.
+// The effect of a rush of likes for one user on other users: the time of the others' badge query during the rush and before.
 const (
 	othersCount       = 16
 	othersFollow      = 10
@@ -56,13 +56,13 @@ func seedOthers(ctx context.Context, a *api) error {
 	return a.waitForJobs(ctx)
 }
 
-// others are the users whose badges are queried meanwhile.
+// others returns the target that queries the badges of the other users.
 func others(p *program) target {
 	return newTarget(p.address, p.pid(), everyQuery, tokens(othersKeys()))
 }
 
-// othersLines compare their times: the median, the 99th percentile, and the mean, which in a closed loop is the inverse of the rate
-// and includes every stall. The last two have their floor beside them.
+// othersLines returns lines that compare the other users' times: the median, the 99th percentile, and the mean, which in a closed loop is
+// the inverse of the rate and includes every stall. The last two have their floor beside them.
 func othersLines(what string, r rushed) []line {
 	what += ": others' badge query, "
 	p99, p99Before := r.during.p99(), r.before.p99()

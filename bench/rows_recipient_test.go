@@ -12,7 +12,7 @@ import (
 type liked struct {
 	pairs map[string]bool
 	posts map[string]bool
-	wrong int // how many posts its badges count too many
+	wrong int // by how many posts its badges are too high
 	twice bool
 }
 

@@ -79,7 +79,7 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 
 func watcherToken(i int) string { return "dev:" + watcher(i) }
 
-// ourSockets is one round of Tidings. It returns the length of an event's frame.
+// ourSockets measures one round of Tidings. It returns the length of an event's frame.
 func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, err error) {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
 	return b.triggered(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
 }
 
-// bareSockets is one round of the bare writer. documents are those of startBare.
+// bareSockets measures one round of the bare writer. documents are passed to startBare.
 func (b *bench) bareSockets(ctx context.Context, into *series, length int, documents ...string) error {
 	writer, err := b.startBare(ctx, length, documents...)
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *bench) watchersDocuments() (file string, err error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// triggered is one round of a program that POST /trigger starts.
+// triggered measures one round of a program whose events POST /trigger starts.
 func (b *bench) triggered(ctx context.Context, p *program, open opening, into *series) error {
 	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
 		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})

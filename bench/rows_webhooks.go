@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The row of webhooks: reads while posts change everybody's badges, on a server with a webhook that all changes are sent to, and on one
-// without webhooks and without the change stream that they are made from. The endpoint answers at once. It shares the processors too.
+// The row of webhooks: reads while posts change everybody's badges, on a server that sends all changes to a webhook, and on a
+// server without webhooks and without the change stream. The endpoint answers at once. It shares the processors too.
 const (
 	hookReaders = 400
 	hookPosts   = 10 // a second, each to all of the readers
@@ -177,8 +177,8 @@ func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (samp
 	before := h.received.Load()
 	result, err := b.during(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
 	for end := time.Now().Add(answerLimit); err == nil && h.what == "with" && h.received.Load() == before; {
-		// After a short turn a count may be what it was before the feed was seen, which is no change. Another post makes it
-		// one.
+		// After a short turn a count may equal the count from before the feed was seen, and no event is sent. Another post
+		// changes the count.
 		if err = errors.Join(h.publishOnce(ctx), pause(ctx, hookEvery)); err == nil && time.Now().After(end) {
 			err = errors.New("no event came")
 		}

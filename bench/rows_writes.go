@@ -17,10 +17,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, beside a bare commit on the same
-// engine: one row, inserted by a statement that is a transaction of its own.
+// The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, beside a bare commit on the
+// same engine. A bare commit is one row, inserted by a statement that is a whole transaction.
 const (
-	writer      = "writer"              // who sends the mutations
+	writer      = "writer"              // the user who sends the mutations
 	writesPause = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
 )
 
@@ -213,7 +213,7 @@ type singleWrites struct {
 	values        []series // by kind
 }
 
-// newSingleWrites makes the writer and a conversation of theirs, and opens singleWrites.
+// newSingleWrites makes the writer and a conversation of the writer, and opens singleWrites.
 func newSingleWrites(ctx context.Context, server *program, floor string, bare *database.DB, posts []string) (*singleWrites, error) {
 	ids, err := server.api.ingest(ctx, []event{
 		does(writer, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),
@@ -234,7 +234,7 @@ func createBare(ctx context.Context, bare *database.DB) error {
 	return err
 }
 
-// openSingleWrites connects to a server and to the bare one.
+// openSingleWrites connects to a server and to the bare server.
 func openSingleWrites(ctx context.Context, address, floor string, bare *database.DB) (*singleWrites, error) {
 	w := &singleWrites{bare: bare, values: make([]series, len(singleKinds))}
 	var err error
@@ -276,7 +276,7 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 	return nil
 }
 
-// write is the next write of a kind.
+// write returns the next write of a kind.
 func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
 	asked, body := w.server, ""
 	switch kind {
@@ -295,7 +295,7 @@ func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
 	return func(ctx context.Context) error { return asked.exchange(ctx, request) }, nil
 }
 
-// mutation is the next mutation of a kind.
+// mutation returns the next mutation of a kind.
 func (w *singleWrites) mutation(kind int) (string, error) {
 	switch kind {
 	case singleLike:
@@ -327,8 +327,8 @@ func (a *asker) exchange(ctx context.Context, request []byte) error {
 	return readAnswer(a.answers)
 }
 
-// measureTwoNodes starts a second server on the engine. Shows start at the first one, and their followers have sockets at the second one,
-// or, to compare, at the first one as well.
+// measureTwoNodes starts a second server on the engine. Shows start at the first server, and their followers have sockets at the
+// second server, or, to compare, at the first server as well.
 func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *program) (err error) {
 	other, err := b.aside("writes-postgres-2", postgresDatabase)
 	if err != nil {
@@ -382,7 +382,8 @@ func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]t
 	}
 	shows, err := a.ingest(ctx, planned)
 	if err == nil {
-		// Jobs that wait for long: each show has one for its planned time, and one that has started has another for its end.
+		// Some jobs wait for long: each show has a job for its planned time, and each started show has another job for its
+		// end.
 		err = a.waitForJobsBut(ctx, len(shows)+2*started)
 	}
 	if err != nil {

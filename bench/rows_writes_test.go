@@ -29,10 +29,10 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	l.queries = append(l.queries, request.Query)
 	l.mu.Unlock()
-	_, _ = w.Write([]byte(l.answer)) // the writer sees what comes
+	_, _ = w.Write([]byte(l.answer)) // the client notices if the answer is missing
 }
 
-// singlesOf are writes to a listener, which counts as the server, with a database of their own.
+// singlesOf returns writes to a listener, which stands for the server, and to a bare database of their own.
 func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 	t.Helper()
 	server := httptest.NewServer(heard)
@@ -56,7 +56,7 @@ func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 	return singles
 }
 
-// Each kind of write takes its turn, no two are the same, and every one of them is timed.
+// The kinds of writes take turns, no two writes are the same, and each write is timed.
 func TestSingleWritesTakeTurns(t *testing.T) {
 	heard := &listener{answer: `{"data":{"done":true}}`}
 	singles := singlesOf(t, heard, "post:1", "post:2", "post:3")

@@ -21,7 +21,7 @@ const (
 	slowGoal = time.Millisecond
 )
 
-// scriptTime is the times of one script in the log.
+// scriptTime has the times of one script in the log.
 type scriptTime struct {
 	slowest time.Duration
 	over    int // calls beyond the goal
@@ -98,7 +98,7 @@ func scriptName(args []string, names map[string]string) string {
 	return names[strings.ToLower(args[1])]
 }
 
-// slowest is the script with the slowest call, and how many calls of all scripts were beyond the goal.
+// slowest returns the script with the slowest call, and how many calls of all scripts were beyond the goal.
 func (s *scriptTimes) slowest() (name string, longest time.Duration, over int) {
 	for one, time := range s.names {
 		over += time.over
@@ -109,7 +109,7 @@ func (s *scriptTimes) slowest() (name string, longest time.Duration, over int) {
 	return name, longest, over
 }
 
-// list is one row for each script, the slowest first.
+// list returns one row for each script, the slowest first.
 func (s *scriptTimes) list() (rows []string) {
 	names := slices.SortedFunc(maps.Keys(s.names), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.names[b].slowest, s.names[a].slowest), strings.Compare(a, b))
@@ -127,7 +127,7 @@ func (s *scriptTimes) list() (rows []string) {
 	return rows
 }
 
-// reportScripts is the last row: the slowest calls of the scripts in all rows before it.
+// reportScripts reports the last row: the slowest calls of the scripts in all earlier rows.
 func (b *bench) reportScripts() {
 	l := line{what: "the slowest call of every script", limit: "the slowest plain command, which does next to nothing", goal: atMost(1, "< 1 ms"), unit: "ms"}
 	if b.scripts.calls == 0 {

@@ -29,7 +29,7 @@ func watcher(i int) string         { return "watcher-" + strconv.Itoa(i) }
 
 const star = "star"
 
-// seed fills a fresh server through its public API. readers is their number for each of `followed`.
+// seed fills a fresh server through its public API. readers is the number of readers for each number in followed.
 func seed(ctx context.Context, a *api, readers, watchers int, say func(string, ...any)) error {
 	most := followed[len(followed)-1]
 	var events []event
@@ -121,7 +121,7 @@ func checkSeeded(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// postBody is a text of the length that posts have, about 140 characters.
+// postBody returns a text of the length that posts have, about 140 characters.
 func postBody(i int) string {
 	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
 }
@@ -177,7 +177,7 @@ func look(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// readNumbers finds each user's number by the names in Redis and writes them to a file for the peers.
+// readNumbers reads each user's number from the copies of profiles in Redis, and writes the numbers to a file for the peers.
 func readNumbers(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
 	numbers = map[string]uint32{}
 	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()

@@ -16,9 +16,9 @@ import (
 )
 
 // Data that the API would create too slowly is written into the database before a server opens it: a million users, and
-// conversations of which every second one is counted when read.
+// conversations, every second of which is counted when read.
 
-// member is the key of a user of a seeded store: the users with the IDs 1 to n have the keys member-1 to member-n.
+// member returns the key of a user of a seeded store: the users with the IDs 1 to n have the keys member-1 to member-n.
 func member(number int) string { return "member-" + strconv.Itoa(number) }
 
 func memberToken(i int) string { return "dev:" + member(i+1) }
@@ -39,8 +39,8 @@ func seedUsers(ctx context.Context, file string, users int) error {
 // unreadEach is how many messages wait in each seeded conversation.
 const unreadEach = 3
 
-// seedConversations puts readers into conversations with another user who has sent messages in each. Every second one is
-// counted when read.
+// seedConversations puts readers into conversations with another user, talker, who has sent messages in each. Every second
+// conversation is counted when read.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()

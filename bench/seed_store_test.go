@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// opened is a seeded database.
+// opened returns a seeded database.
 func opened(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})

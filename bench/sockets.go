@@ -33,7 +33,7 @@ type fleet struct {
 	lost    atomic.Int64
 	frame   int // bytes of an event
 
-	origin  time.Time // what the sockets' times count from
+	origin  time.Time // the sockets' times count from it
 	pending atomic.Int64
 	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
 	watch   atomic.Pointer[watching]      // gets every event; nil: events are not watched
@@ -53,7 +53,7 @@ type socket struct {
 	at     atomic.Int64
 }
 
-// opening is how a socket is brought to the point where events come: it has read the first one when it returns.
+// opening subscribes a new socket. When it returns, it has read the first event.
 type opening func(s *socket, i int) error
 
 // openFleet opens n sockets to an address.
@@ -112,14 +112,14 @@ func (f *fleet) close() {
 		if s == nil {
 			continue
 		}
-		// A reset leaves no port waiting, which the next fleet may need.
+		// A reset frees the port at once, because the next fleet may need it.
 		_ = s.conn.(*net.TCPConn).SetLinger(0)
 		_ = s.conn.Close()
 	}
 	f.readers.Wait()
 }
 
-// expect prepares for one event on every socket; the channel is closed when all have come.
+// expect prepares for one event on every socket; the channel is closed when each socket has received its event.
 func (f *fleet) expect() <-chan struct{} {
 	all := make(chan struct{})
 	f.all.Store(&all)
@@ -130,7 +130,7 @@ func (f *fleet) expect() <-chan struct{} {
 	return all
 }
 
-// now is the time as sockets keep it; never 0.
+// now returns the time as sockets keep it; never 0.
 func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
 // event records an event. Only the first after expect counts.
@@ -198,8 +198,8 @@ func (s *socket) next() (opcode byte, payload []byte, err error) {
 	}
 }
 
-// frameLength returns the bytes of the frame that starts the buffer and of its header; 0 if more must be read. Servers do
-// not mask.
+// frameLength returns the lengths of the frame at the start of the buffer and of its header; 0 if more must be read.
+// Servers do not mask.
 func frameLength(buffer []byte) (frame, header int) {
 	if len(buffer) < 2 {
 		return 0, 0

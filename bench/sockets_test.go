@@ -183,7 +183,7 @@ func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 		all := f.expect()
 		start := f.now()
 		k.all(websocket.TextMessage, nextMessage)
-		k.all(websocket.TextMessage, nextMessage) // a second event of one socket counts for none of the others
+		k.all(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
 		within(t, all)
 		latencies, err := f.latencies(func(int) int64 { return start })
 		if err != nil || len(latencies) != 10 {
@@ -193,7 +193,7 @@ func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 	}
 }
 
-// drained waits until every socket has read all that was written to it: a ping comes after it.
+// drained waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
 func (k *talker) drained(t *testing.T, f *fleet) {
 	t.Helper()
 	k.all(websocket.PingMessage, "mark")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// median is the middle value, the mean of the middle two when their number is even, NaN without any.
+// median returns the middle value, or the mean of the middle two if the number of values is even; NaN without values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -19,7 +19,7 @@ func median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// percentile is the smallest of the sorted values that at least p percent are not above; 0 without any.
+// percentile returns the smallest of the sorted values that is at least as large as p percent of them; 0 without values.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -28,7 +28,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// ratio is a over b; NaN when it has no meaning.
+// ratio returns a over b; NaN when it has no meaning.
 func ratio(a, b float64) float64 {
 	if b == 0 || math.IsNaN(a) || math.IsNaN(b) {
 		return math.NaN()
@@ -45,7 +45,7 @@ type sample struct {
 	bytesPerEntry float64       // memory for one socket; NaN when not measured
 }
 
-// series holds the samples of one program, a sample a round.
+// series holds the samples of one program, one for each round.
 type series []sample
 
 func (s series) of(value func(sample) float64) float64 {
@@ -68,7 +68,7 @@ func (s series) p99() time.Duration {
 	return duration(s.of(func(one sample) float64 { return float64(one.p99) }))
 }
 
-// cpu is the median processor time of the server for one answer or event, in microseconds.
+// cpu returns the median processor time of the server for one answer or event, in microseconds.
 func (s series) cpu() float64 {
 	return s.of(func(one sample) float64 {
 		if one.cpu < 0 {
@@ -78,14 +78,14 @@ func (s series) cpu() float64 {
 	})
 }
 
-// client is the median processor time of this program for one answer, in microseconds.
+// client returns the median processor time of this program for one answer, in microseconds.
 func (s series) client() float64 {
 	return s.of(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
 }
 
 func (s series) memory() float64 { return s.of(func(one sample) float64 { return one.bytesPerEntry }) }
 
-// spread is how far the rates of the rounds lie apart: (greatest - least) / median.
+// spread returns how far the rates of the rounds lie apart: (greatest - least) / median.
 func (s series) spread() float64 {
 	if len(s) == 0 {
 		return math.NaN()

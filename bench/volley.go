@@ -22,7 +22,7 @@ var errEarly = errors.New("an event came before it was asked for")
 
 // volley is one event to every socket at once.
 type volley struct {
-	prepare func(context.Context) error // what must be there before; it is not measured; may be nil
+	prepare func(context.Context) error // runs before fire and is not measured; may be nil
 	fire    func(context.Context) error
 }
 
@@ -91,7 +91,7 @@ func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
 	}
 }
 
-// latencies are the times of the last events, each counted from its own start.
+// latencies returns the times of the last events, each counted from its own start.
 func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {
@@ -121,10 +121,10 @@ func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32
 	return hints
 }
 
-// documentKey is where Redis has the badge document of a user.
+// documentKey returns the key of a user's badge document in Redis.
 func documentKey(user uint32) string { return fmt.Sprintf("{u%d}:b", user) }
 
-// volley raises all documents before, and sends the hints at once.
+// volley returns a volley that raises all documents in prepare, and sends all hints in fire.
 func (h *hinter) volley() volley {
 	const perMessage = 4096
 	var messages [][]byte

@@ -59,7 +59,8 @@ func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
 	}
 }
 
-// fire makes a volley of a bare writer. Its last connection may not be in the writer's list yet, so it retries.
+// fire returns the function that sends a volley of a bare writer. It first waits until the writer's list has all n
+// connections.
 func fire(b *bareWriter, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
@@ -175,7 +176,8 @@ func TestTrigger(t *testing.T) {
 	}
 }
 
-// patience is the longest wait for an answer on a busy machine. The engine of these tests is slow, and takes long to load the scripts.
+// patience is the longest wait for an answer on a busy machine. The Redis of these tests, miniredis, takes long to load the
+// scripts.
 const patience = time.Minute
 
 // hints starts a Redis and a reader of the hints for the node, as the server has it.

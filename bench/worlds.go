@@ -9,11 +9,11 @@ import (
 // worlds are the sizes of the rows that have their own site.
 type worlds struct {
 	users, few    int           // in the store, for publishing to all of them
-	watching      int           // of them are online
+	watching      int           // how many of these users are online
 	publications  int           // in a round
 	memberships   []int         // conversations of a reader
 	group         int           // members
-	talkers       int           // of them
+	talkers       int           // members who talk
 	likers, posts int           // users who like, and posts of the hot recipient that they like
 	crowd         int           // sockets at several nodes
 	readersOfOne  int           // of an author whose posts are pushed to all of them
@@ -23,9 +23,9 @@ type worlds struct {
 	activeShows   int           // in a node's memory
 	day           livetest.Size // of shows
 	sampled       int           // of its viewers
-	program       string        // what is built from an empty cache
+	program       string        // the packages that are built from an empty cache
 	libraries     []string      // the same for the libraries that it needs
-	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
+	turn          time.Duration // of the rows that compare the times of other users; 0: as long as all turns
 }
 
 var (
@@ -44,7 +44,7 @@ var (
 	}
 )
 
-// Each row with its own site has a database of the Redis; 0 is the one that the peers read.
+// Each row with its own site has a database of the Redis; 0 is the database that the peers read.
 const (
 	everyDatabase = 1 + iota
 	manyDatabase
@@ -73,7 +73,7 @@ const (
 	redisDatabases // their number
 )
 
-// turn is how long a turn takes.
+// turn returns how long a turn takes.
 func (b *bench) turn() time.Duration {
 	if b.worlds.turn > 0 {
 		return b.worlds.turn

@@ -1,5 +1,5 @@
-// Package docs is the books: the Markdown pages of this folder, which any host of git repositories shows, and their HTML for the
-// site at /docs.
+// Package docs contains the books: the Markdown pages of this folder, which any host of git repositories shows, and their HTML
+// for the site at /docs.
 //
 // It guarantees one order of the pages, headings with the same anchors as on those hosts, and links that lead to the same page in
 // both places. Links to other files of the repository become plain text in the HTML.
@@ -19,7 +19,7 @@ import (
 //go:embed *.md *.png *.svg
 var files embed.FS
 
-// Files are the pages and their pictures.
+// Files returns the pages and their pictures.
 func Files() fs.FS { return files }
 
 // Groups are the headings of the list of pages, each with the files below it in their order. A page in another language is not
@@ -40,7 +40,7 @@ var Languages = []Language{{"en", "English", ""}, {"zh", "中文", ".zh"}}
 // Language is a language of pages.
 type Language struct {
 	Code   string // as in HTML
-	Name   string // in itself
+	Name   string // the language's name for itself
 	suffix string // of a file's name, before .md
 }
 
@@ -61,10 +61,10 @@ type Heading struct {
 	Text, ID string
 }
 
-// Path is the page's address relative to the address of the site, which ends with a slash.
+// Path returns the page's address relative to the address of the site, which ends with a slash.
 func (p Page) Path() string { return path(p.Name) }
 
-// path is the address of a page by its name: README is the site itself.
+// path returns the address of a page by its name: README is the site itself.
 func path(name string) string {
 	if name == "README" {
 		return "./"
@@ -72,9 +72,9 @@ func path(name string) string {
 	return name
 }
 
-// Pages are all pages: those in English in their order, and then the others.
+// Pages are all pages: the English pages in their order, and then the others.
 var Pages = sync.OnceValue(func() []Page {
-	// English first: an address without a language is that of an English page.
+	// English comes first: the address of an English page names no language.
 	var pages []Page
 	for _, language := range Languages {
 		for i, group := range Groups {
@@ -84,7 +84,7 @@ var Pages = sync.OnceValue(func() []Page {
 					continue // not translated
 				}
 				if err != nil {
-					// A fault of the build: a test reads all pages.
+					// This is a fault of the build. A test finds it, because it reads all pages.
 					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
 				}
 				html, outline := Render(source)
@@ -100,7 +100,7 @@ var Pages = sync.OnceValue(func() []Page {
 	}
 	for i := range pages {
 		for j := range pages {
-			// Two languages, so a page has at most one other.
+			// There are two languages, so a page has at most one translation.
 			if i != j && base(pages[i].Name) == base(pages[j].Name) {
 				pages[i].Other = pages[j].Name
 			}
@@ -109,7 +109,7 @@ var Pages = sync.OnceValue(func() []Page {
 	return pages
 })
 
-// base is the name of a page in English.
+// base returns the name of a page in English.
 func base(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	return name

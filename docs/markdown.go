@@ -16,11 +16,11 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// markdown is GitHub's dialect. The pages are ours, and may hold HTML.
+// markdown is GitHub's dialect. The pages are trusted, so they may contain HTML.
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	goldmark.WithRendererOptions(html.WithUnsafe()))
 
-// Outline is what a page has and where it leads.
+// Outline lists the headings and the links of a page.
 type Outline struct {
 	Headings []Heading
 	Links    []string // destinations of links and pictures, as they are written
@@ -31,13 +31,13 @@ func Parse(source []byte) ast.Node {
 	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{}))))
 }
 
-// addresses are those in HTML of a page.
+// addresses matches the addresses in the HTML of a page.
 var addresses = regexp.MustCompile(`(?:src|srcset|href)="([^"\s]+)`)
 
 // Look reads the outline of Markdown.
 func Look(source []byte) Outline { return outline(Parse(source), source) }
 
-// outline walks a page once and collects what a reader or a test may follow.
+// outline walks a page once and collects its headings and links.
 func outline(document ast.Node, source []byte) (found Outline) {
 	inHTML := func(lines *text.Segments) {
 		for _, match := range addresses.FindAllSubmatch(lines.Value(source), -1) {
@@ -67,7 +67,7 @@ func outline(document ast.Node, source []byte) (found Outline) {
 	return found
 }
 
-// plain is the text of a node without its marks.
+// plain returns the text of a node without markup.
 func plain(node ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -79,8 +79,8 @@ func plain(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// wide is what can be wider than a phone: a reader who has only a keyboard scrolls it when it can be focused. A cell without text
-// heads no column.
+// wide changes elements that can be wider than a phone: they get the focus, so that a reader with only a keyboard can scroll
+// them. A header cell without text becomes an ordinary cell.
 var wide = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
 // Render makes HTML of a page, and returns its outline.
@@ -94,7 +94,7 @@ func Render(source []byte) (template.HTML, Outline) {
 		case strings.HasPrefix(destination, "../"):
 			unlink(link)
 		case strings.Contains(destination, "://"):
-			// Which page somebody reads is nobody else's business.
+			// The other site must not learn which page the reader came from.
 			link.SetAttributeString("rel", "noreferrer")
 		default:
 			link.Destination = []byte(onSite(destination))
@@ -102,12 +102,12 @@ func Render(source []byte) (template.HTML, Outline) {
 	}
 	var out bytes.Buffer
 	if err := markdown.Renderer().Render(&out, source, document); err != nil {
-		panic(fmt.Errorf("docs: render: %w", err)) // a buffer takes everything
+		panic(fmt.Errorf("docs: render: %w", err)) // a write into a buffer never fails
 	}
 	return template.HTML(wide.Replace(out.String())), found
 }
 
-// linksOf are the links of a page. They are collected first, because unlink changes the tree that is walked.
+// linksOf returns the links of a page. They are collected first, because unlink changes the tree that is walked.
 func linksOf(document ast.Node) (links []*ast.Link) {
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, ok := node.(*ast.Link); ok && entering {
@@ -118,16 +118,16 @@ func linksOf(document ast.Node) (links []*ast.Link) {
 	return links
 }
 
-// unlink leaves the text of a link.
+// unlink replaces a link by its text.
 func unlink(link *ast.Link) {
-	// InsertBefore takes the child out of the link, so the next one is the first again.
+	// InsertBefore takes the child out of the link, so the next child becomes the first.
 	for child := link.FirstChild(); child != nil; child = link.FirstChild() {
 		link.Parent().InsertBefore(link.Parent(), link, child)
 	}
 	link.Parent().RemoveChild(link.Parent(), link)
 }
 
-// onSite is the address on the site of what a page links to.
+// onSite returns the address on the site for the destination of a link.
 func onSite(destination string) string {
 	file, fragment, found := strings.Cut(destination, "#")
 	if name, isPage := strings.CutSuffix(file, ".md"); isPage {
@@ -166,5 +166,5 @@ func (a *anchors) Generate(value []byte, _ ast.NodeKind) []byte {
 	return []byte(id)
 }
 
-// Put is for IDs that a page gives itself; ours give none.
+// Put does nothing. It is for IDs that a page sets itself, and no page does so.
 func (a *anchors) Put([]byte) {}

@@ -10,8 +10,8 @@ import (
 	extension "github.com/yuin/goldmark/extension/ast"
 )
 
-// A page in another language has every heading, command, sample, list and row of a table of the English one: nothing was left out, and what came
-// later came to both.
+// A translated page has every heading, command, sample, list and table row of the English page: nothing is left out, and later
+// additions are in both.
 func TestTranslationsLeaveNothingOut(t *testing.T) {
 	for _, page := range Pages() {
 		if page.Language == "en" {
@@ -31,7 +31,8 @@ func TestTranslationsLeaveNothingOut(t *testing.T) {
 	}
 }
 
-// skeleton is what a page has, whatever its language: headings by their levels, blocks of code as they are, lists and tables by their sizes.
+// skeleton returns the parts of a page that do not depend on its language: headings by their levels, blocks of code as they are,
+// lists and tables by their sizes.
 func skeleton(source []byte) (parts []string) {
 	_ = ast.Walk(Parse(source), func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
 		if !entering {

@@ -40,8 +40,8 @@ type asset struct {
 }
 
 // loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside
-// them, and the ready-made operations as one file. Names are without their folders, so no two files may have one name. It
-// runs once for a process, at the first handler: some megabytes are hashed, and our own files compressed.
+// them, and the ready-made operations as one file. Names are without their folders, so no two files may have the same name.
+// It runs once for a process, at the first handler: some megabytes are hashed, and our own files compressed.
 func loadAssets(files fs.FS) (map[string]*asset, error) {
 	assets := make(map[string]*asset)
 	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
@@ -101,7 +101,7 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	// The hash is that of the content, because two builds may compress it differently.
+	// The content is hashed, because two builds may compress the same content differently.
 	digest := sha256.New()
 	size, err := io.Copy(digest, r)
 	if err != nil {
@@ -117,8 +117,8 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	}, nil
 }
 
-// path is the address, which changes with the content. A page and its files are of one build, so an old page never gets a new
-// script.
+// path returns the address, which changes with the content. A page and its files are from the same build, so an old page
+// never gets a new script.
 func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
 
 // serve answers a GET or a HEAD. The caller sets how long the answer may be cached. It does not answer ranges: no file is
@@ -152,7 +152,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.compressed)
 		return
 	}
-	// The file is inflated anew for each client without gzip, so that memory holds only the compressed form.
+	// The file is inflated again for each client without gzip, so that memory holds only the compressed form.
 	if inflated, err := gzip.NewReader(bytes.NewReader(a.compressed)); err == nil {
 		_, _ = io.Copy(w, inflated)
 	}

@@ -15,8 +15,8 @@ import (
 // files.
 const docsPath = "/docs/"
 
-// docsPolicy allows the books their style and their pictures. They have no scripts.
-// Texts of the books are ours, and the policy holds even if one of them is wrong.
+// docsPolicy allows the books their style and their pictures. They have no scripts. The texts of the books are trusted, and
+// the policy protects the reader even if a text is wrong.
 const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // docsWords are the words around a page, by its language.
@@ -91,8 +91,8 @@ func loadDocs(version string) (map[string]*asset, error) {
 	})
 }
 
-// docsViews are the pages with their navigation. Each page lists the pages of its own language, and the English pages that
-// are not translated. The whole navigation is made here, so the template has no logic beyond loops.
+// docsViews returns the pages with their navigation. Each page lists the pages of its own language, and the English pages
+// that are not translated. The whole navigation is made here, so the template has no logic beyond loops.
 func docsViews(version string) (views []docsView) {
 	pages := docs.Pages()
 	for i := range pages {

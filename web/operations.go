@@ -10,7 +10,8 @@ import (
 )
 
 // operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
-// Tests execute every operation. The page's script makes the menu and the tabs of it, and uses the names in JSON.
+// Tests execute every operation. The page's script makes the menu and the tabs from the operations, which it reads by the
+// JSON names below.
 type operation struct {
 	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
 	Group     string `json:"group"` // the capability it shows, under which the menu lists it
@@ -42,7 +43,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Most operations have no variables, and so no such file.
+		// Most operations have no variables, and so no file of variables.
 		variables, err := fs.ReadFile(files, strings.TrimSuffix(name, path.Ext(name))+".json")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -87,8 +88,8 @@ func readGroups(files fs.FS) (map[string]string, error) {
 	return groups, nil
 }
 
-// operationsJSON is the list of ready-made operations in the form that the page reads. It is one file, because the menu needs
-// all of them at once.
+// operationsJSON returns the list of ready-made operations in the form that the page reads. It is one file, because the menu
+// needs all of them at once.
 func operationsJSON(files fs.FS) ([]byte, error) {
 	operations, err := readOperations(files)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// maxTokens is what the server takes of one query; see the design of its edges.
+// maxTokens is the most tokens that the server accepts in one query by default.
 const maxTokens = 1000
 
 func loadSchema(t *testing.T) *ast.Schema {
@@ -151,8 +151,8 @@ func TestReadyMadeOperations(t *testing.T) {
 	}
 }
 
-// A normalizing cache holds one object of badges: a push with fewer fields than the query would remove the missing ones from the
-// screen.
+// A normalizing cache holds one object of badges: a push with fewer fields than the query would remove the missing fields from
+// the screen.
 func TestPushedBadgesHaveTheFieldsOfTheQuery(t *testing.T) {
 	operations, err := readOperations(files)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// behind starts a proxy before a stub. Until mend is called, it answers 410 to paths that end in suffix.
+// behind starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
 func behind(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
 	t.Helper()
 	return breaking(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// breaking starts a proxy before a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
+// breaking starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
 func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)

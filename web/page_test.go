@@ -127,16 +127,16 @@ func TestPageInTheBrowser(t *testing.T) {
 			t.Errorf("%s %s answered %d %s", request.Method, request.URL, request.Status, request.Error)
 		}
 	}
-	quiet(t, tab, server.origin, "status of 422") // so the operation that the schema forbids is answered
+	quiet(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
 }
 
-// wantArrived checks that a ready-made operation arrived as alice's, with the variables that it needs.
+// wantArrived checks that a ready-made operation arrived with alice's token and with the variables that it needs.
 func wantArrived(t *testing.T, got request, name string) {
 	t.Helper()
 	at := func(field string) time.Time {
 		input, _ := got.variables["input"].(map[string]any)
 		text, _ := input[field].(string)
-		time, _ := time.Parse(time.RFC3339, text) // the zero time if it is none
+		time, _ := time.Parse(time.RFC3339, text) // the zero time if the text is not a time
 		return time
 	}
 	now := time.Now()
@@ -152,7 +152,7 @@ func wantArrived(t *testing.T, got request, name string) {
 	}
 }
 
-// A ready-made operation works on whatever day it is run: its times are counted from the day of the browser.
+// A ready-made operation works on any day: its times are counted from the day of the browser.
 func TestOperationsOnOtherDays(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	for today, want := range map[string]struct{ show, item string }{

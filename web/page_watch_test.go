@@ -89,7 +89,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 	}
 }
 
-// A token of the Headers editor is stored nowhere, and a watch that uses it does not come back by itself.
+// A token of the Headers editor is stored nowhere, and a watch that uses it is not restarted by itself.
 func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{})

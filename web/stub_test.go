@@ -28,7 +28,7 @@ type stub struct {
 	requests      []request
 	inits         []transport.InitPayload
 	protocols     []string
-	subscriptions map[chan string]string // a running one -> the authorization it runs under
+	subscriptions map[chan string]string // running subscription -> its authorization
 }
 
 // request is one operation that arrived over HTTP.
@@ -142,7 +142,7 @@ func (s *stub) running() []string {
 	return running
 }
 
-// last is the newest operation over HTTP.
+// last returns the newest operation over HTTP.
 func (s *stub) last(t *testing.T) request {
 	t.Helper()
 	s.mu.Lock()

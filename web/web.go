@@ -1,4 +1,4 @@
-// Package web is GraphiQL, a demo page and the books, embedded.
+// Package web serves GraphiQL, a demo page and the books, which are embedded in the binary.
 //
 // It guarantees that all pages need no network beyond the connection to this server: every file that they need is
 // in the binary, and their content security policies allow no other server. The address of a file contains its
@@ -118,7 +118,7 @@ func servePage(w http.ResponseWriter, r *http.Request, page *asset, policy strin
 	page.serve(w, r)
 }
 
-// withQuery is the query of a request, with its question mark, for a redirect that keeps it.
+// withQuery returns the query of a request, with its question mark, for a redirect that keeps it.
 func withQuery(r *http.Request) string {
 	if r.URL.RawQuery == "" {
 		return ""
@@ -126,7 +126,7 @@ func withQuery(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// mustPage renders a page, which is the same for everybody. It panics if it cannot, because that is a fault of the build.
+// mustPage renders a page, which is the same for everybody. It panics if that fails, because that is a fault of the build.
 func mustPage(name string, cfg any) *asset {
 	page, err := newPage(name, cfg, embedded())
 	if err != nil {

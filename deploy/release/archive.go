@@ -16,7 +16,7 @@ type entry struct {
 	text []byte
 }
 
-// tarred is a tar file, compressed. It names no user, and no time but the given one.
+// tarred returns a compressed tar file of entries. It contains no user's name, and no time except at.
 func tarred(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	// gzip's own header has no name and no time unless they are set.
@@ -25,7 +25,7 @@ func tarred(entries []entry, at time.Time) ([]byte, error) {
 		return nil, err
 	}
 	archive := tar.NewWriter(compressed)
-	// In the order of names, which build has sorted.
+	// build has sorted the entries by name.
 	for _, one := range entries {
 		// USTAR has no fields for times in fractions or for users' names; owner and group are 0.
 		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.text)), ModTime: at, Format: tar.FormatUSTAR}
@@ -36,7 +36,7 @@ func tarred(entries []entry, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// Close writes the end of the tar file, and then that of the compression: in this order.
+	// The tar file is closed first: Close writes its end into the compressed file.
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func tarred(entries []entry, at time.Time) ([]byte, error) {
 	return file.Bytes(), err
 }
 
-// zipped is a ZIP file, with no time but the given one.
+// zipped returns a ZIP file of entries, with no time except at.
 func zipped(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	archive := zip.NewWriter(&file)

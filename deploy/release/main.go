@@ -34,7 +34,7 @@ type target struct{ system, processor string }
 
 func (t target) String() string { return t.system + "/" + t.processor }
 
-// program is the name of the file.
+// program returns the name of the file.
 func (t target) program() string {
 	if t.system == "windows" {
 		return "tidings.exe"
@@ -42,7 +42,7 @@ func (t target) program() string {
 	return "tidings"
 }
 
-// files are the files of an archive beside the program, with their names there.
+// files returns the files of an archive beside the program: their names in the archive, with their paths in the repository.
 func (t target) files() map[string]string {
 	files := map[string]string{"LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md"}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -69,12 +69,12 @@ func main() {
 	}
 }
 
-// versions are the texts that can be a version, and a part of a file's name.
+// versions matches a text that can be a version and a part of a file's name.
 var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
 // release builds the archives and their checksums.
 func release(ctx context.Context, version, out, only string) error {
-	// -dirty says that files differ from the commit: the program reports it, since nobody could build it again.
+	// The suffix -dirty says that files differ from the commit: nobody could build such a release again, so the program says so.
 	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if version = cmp.Or(version, described); !versions.MatchString(version) {
 		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
 	}
-	// The time of the commit is the time of all files: a clock would make other bytes each time.
+	// The time of the commit is the time of all files: the time of the build would make other bytes each time.
 	last, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	// As sha256sum prints them, so that it can check them.
+	// The sums have the format of sha256sum, so that it can check them.
 	var sums bytes.Buffer
 	for _, t := range targets {
 		if only != "" && only != t.String() {
@@ -116,21 +116,21 @@ func release(ctx context.Context, version, out, only string) error {
 	if sums.Len() == 0 {
 		return fmt.Errorf("%q is not a system of a release: %v are", only, targets)
 	}
-	// Also on the screen, to be compared with another machine's.
+	// The sums are printed too, for a comparison with the sums of another machine.
 	fmt.Print(sums.String())
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), sums.Bytes(), 0o644)
 }
 
 // build makes the program and the archive for a system.
 func (t target) build(ctx context.Context, version, commit string, at time.Time) (name string, archive []byte, err error) {
-	// Outside of the repository, which would be dirty otherwise.
+	// The program is built outside of the repository, which would otherwise be dirty.
 	folder, err := os.MkdirTemp("", "tidings-release-*")
 	if err != nil {
 		return "", nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	program := filepath.Join(folder, t.program())
-	// Go's own record of the commit depends on how the repository was checked out.
+	// -buildvcs=false: Go's own record of the commit depends on how the repository was checked out.
 	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
 	// Static, so that the program runs in an image without a C library; GOFLAGS of the environment must not change the bytes.
@@ -148,7 +148,7 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 			return "", nil, err
 		}
 	}
-	// files is a map, and an archive must have one order.
+	// files returns a map, whose order is random, and an archive must have one order.
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	if t.system == "windows" {
 		archive, err = zipped(entries, at)
@@ -165,7 +165,7 @@ func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) 
 	return append(entries, entry{name, mode, text}), err
 }
 
-// output runs a program and returns what it prints, without the last line's end. An error has what it prints to stderr.
+// output runs a program and returns its output, without the last line's end. An error has its output to stderr.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

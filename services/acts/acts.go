@@ -1,9 +1,9 @@
-// Package acts records what operators do: who did what, when, on which target and with which outcome.
+// Package acts records the acts of operators: the actor, the action, the time, the target and the outcome.
 //
-// An act is written before its work begins, so that none is lost, and an act that cannot be written is not done. Its outcome is
-// written in the transaction of the work itself, where the work has one: it says DONE exactly if the work is committed. An act whose
-// node was killed in the middle stays STARTED. Acts are kept for a bounded time. They hold no token, no secret and no text of users, and
-// no name of a user who does not exist.
+// An act is written before its work begins, so that no act is lost. An act that cannot be written is not done. If the work has a
+// transaction, the outcome is written in it: the outcome is DONE exactly if the work is committed. If the node is killed during the
+// work, the act stays STARTED. Acts are kept for a bounded time. They hold no token, no secret and no text of users, and no name of
+// a user who does not exist.
 package acts
 
 import (
@@ -28,7 +28,7 @@ const (
 	maxTarget  = 2000            // characters: longer than any ID
 )
 
-// The outcomes beside the codes of errors.
+// The outcomes, besides the codes of errors.
 const (
 	Started = "STARTED" // its outcome is not known
 	Done    = "DONE"
@@ -36,23 +36,23 @@ const (
 
 // Act is one act.
 type Act struct {
-	ID      services.PostID // has the time at which it began
+	ID      services.PostID // contains the time at which the act began
 	Actor   string          // the subject of the token; "" if it has none
 	Action  string          // the name of the mutation, or of an act of the console or the command line
 	Target  string          // a global ID, or the name of a webhook; "": the installation
-	Details string          // what was set; never a secret
+	Details string          // the values that were set; never a secret
 	Outcome string          // Started, Done or the code of an error
 
-	// Made returns the ID of the object that the work made, which becomes the target of an act without one. It is called when the
-	// work is done. nil: the work makes no object.
+	// Made returns the ID of the object that the work made. If the act has no target, that ID becomes the target. Made is called
+	// when the work is done. nil: the work makes no object.
 	Made func() string
 }
 
-// Config is what a Service works with. IDs and DB are required.
+// Config has the dependencies of a Service. IDs and DB are required.
 type Config struct {
 	DB        *sql.DB
 	IDs       *services.IDClock
-	Projector *projector.Projector // its cleaner drops old acts; nil drops none
+	Projector *projector.Projector // its cleaner drops old acts; if nil, no act is dropped
 	Log       *slog.Logger         // default slog.Default()
 }
 
@@ -76,10 +76,10 @@ func New(cfg Config) *Service {
 }
 
 // Do does the work of an act and records the act. work gets a context whose writes record the outcome in their own transactions.
-// The error is that of the work, or says that the act could not be written and was not done.
+// The error is the error of work, or says that the act could not be written; then work was not called.
 func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context) error) error {
 	act.ID, act.Target, act.Details = s.ids.Next(), plain(act.Target, maxTarget), plain(act.Details, maxDetails)
-	// A transaction of its own, committed before the work: a node that dies in the work leaves STARTED behind.
+	// This transaction is committed before the work: if the node dies during the work, the act stays STARTED.
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, insertAct, act.ID, act.Actor, act.Action, act.Target, act.Details, Started)
 		return err
@@ -94,7 +94,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	err = work(within)
 	outcome := Done
 	if err != nil {
-		// Only the code: a message may have a user's text in it.
+		// Only the code is recorded: a message may contain a user's text.
 		outcome = string(services.CodeOf(err))
 	} else if beside.Committed() {
 		return nil
@@ -109,7 +109,8 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	return err
 }
 
-// end writes the outcome of an act. An act on a user who does not exist keeps no name: they may have been erased.
+// end writes the outcome of an act. If the target is a user who does not exist, it removes the name: the user may have been
+// erased.
 func (a Act) end(ctx context.Context, tx *sql.Tx, outcome string) error {
 	if outcome == string(services.NotFound) && strings.HasPrefix(a.Target, services.UserType+":") {
 		_, err := tx.Run(ctx, setNobody, a.ID, outcome)
@@ -149,7 +150,7 @@ func ForgetTarget(ctx context.Context, tx *sql.Tx, target string) (changed int, 
 	return tx.Run(ctx, forgetTarget, target)
 }
 
-// plain cuts a text to most characters, and replaces those that a database refuses: an act is recorded whatever its text is.
+// plain cuts a text to most characters, and replaces characters that a database refuses: so every act can be recorded.
 func plain(text string, most int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if utf8.RuneCountInString(text) <= most {

@@ -29,7 +29,7 @@ func eachKept(t *testing.T, test func(k kept)) {
 	})
 }
 
-// writes runs a transaction of the work, with one function for each error, which that function returns.
+// writes runs one function for each error: the function inserts a user and returns that error.
 func (k kept) writes(ctx context.Context, errs ...error) []error {
 	var fns []func(*sql.Tx) error
 	for i, end := range errs {
@@ -43,7 +43,7 @@ func (k kept) writes(ctx context.Context, errs ...error) []error {
 	return k.WriteAll(ctx, fns)
 }
 
-// list is every act, the newest first.
+// list returns every act, the newest first.
 func (k kept) list() []Act {
 	k.T.Helper()
 	list, err := k.List(k.Ctx, services.MaxPostID, 1000)
@@ -53,7 +53,7 @@ func (k kept) list() []Act {
 	return list
 }
 
-// last is the newest act, without its ID.
+// last returns the newest act, without its ID.
 func (k kept) last() Act {
 	k.T.Helper()
 	list := k.list()
@@ -82,7 +82,7 @@ func ended(outcome string) Act {
 	return act
 }
 
-// The outcome is in the transaction of the work: it is there as soon as the work is, and is not when the work was rolled back.
+// The outcome is written in the transaction of the work: DONE is committed together with the work, and is rolled back with it.
 func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 	eachKept(t, func(k kept) {
 		for _, c := range []struct {
@@ -190,7 +190,7 @@ func TestWhatIsMadeIsTheTarget(t *testing.T) {
 	})
 }
 
-// Pages meet without a gap, the newest first.
+// The pages of the list have no gap and no overlap, the newest act first.
 func TestListOfActs(t *testing.T) {
 	eachKept(t, func(k kept) {
 		for _, action := range []string{"a", "b", "c", "d", "e"} {
@@ -238,8 +238,8 @@ func TestOldActsAreDropped(t *testing.T) {
 	})
 }
 
-// An act on a user who does not exist, for example after an erasure, keeps no name; nor does an act under way whose user is erased
-// meanwhile.
+// An act on a user who does not exist, for example after an erasure, keeps no name. An act under way whose user is erased
+// meanwhile keeps no name either.
 func TestAnActOnNobodyHasNoName(t *testing.T) {
 	eachKept(t, func(k kept) {
 		missing := services.Errorf(services.NotFound, "no")
@@ -267,7 +267,7 @@ func TestAnActOnNobodyHasNoName(t *testing.T) {
 	})
 }
 
-// The acts on a user who is erased stay, without the name; those on others keep theirs.
+// The acts on an erased user stay, but without the name. Acts on other users keep the name.
 func TestForgetTarget(t *testing.T) {
 	eachKept(t, func(k kept) {
 		for _, target := range []string{"user:bob", "user:bo", "user:bob"} {

@@ -14,9 +14,9 @@ var (
 	boundOfActs = erase.Bound("acts", "id")
 )
 
-// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. They are
-// the last of all, because the end of an erasure is in the transaction of the last step: an act that asks how far the erasure is
-// names the user too.
+// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. These
+// steps run after all other steps. An erasure ends in the transaction of its last step, and until then an operator may ask
+// about its progress: that act names the user too.
 var Erase = []erase.Step{
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 		// Acts have no index by actor: each step walks a range of IDs.

@@ -5,9 +5,9 @@
 // the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
 //
 // One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, visit
-// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. Only one that is the same two
-// seconds later, with no job left from before it, is drift: repair rebuilds the projection, and a metric and the log report a
-// bug.
+// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. If the difference is the same
+// two seconds later and no job from before it is left, it is drift: repair rebuilds the projection, and a metric and the log
+// report a bug.
 package audit
 
 import (
@@ -34,13 +34,13 @@ const (
 	maxChecks    = 10              // of a user who changes all the time; the next lap checks them again
 	maxSuspects  = 1000            // while there are this many suspects, no other user is visited
 	poll         = time.Second
-	turnLease    = 30 * time.Second // after it, others take the turn of a node that died
-	// longestLease is how far ahead of this node's clock a claimed job may be due. Its lease counts from a clock that may be
-	// ahead, or was read later.
+	turnLease    = 30 * time.Second // after it, another node takes the turn of a node that died
+	// longestLease is how far ahead of this node's clock a claimed job may be due: a lease counts from the time of a
+	// transaction, which may be ahead of this clock.
 	longestLease = time.Minute
 )
 
-// Config is what an audit needs.
+// Config has the dependencies and settings of an audit.
 type Config struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
@@ -56,8 +56,8 @@ type Config struct {
 // facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
-	// suspects and below belong to the goroutine of Run. A node that restarts forgets them: the next lap finds what still
-	// differs.
+	// The fields suspects and below belong to the goroutine of Run. A node that restarts forgets them: the next lap
+	// finds what still differs.
 	suspects []suspect
 	below    services.PostID // the posts below it are recounted next
 
@@ -82,7 +82,7 @@ type Stats struct {
 	Mended  uint64        // users whose projection had lost something, which was restored before they asked for it
 	Drifted uint64        // users whose projection was wrong
 	Posts   uint64        // posts whose counts were wrong
-	Lap     time.Duration // how long the present lap has been going on, when this node had its last turn
+	Lap     time.Duration // the age of the present lap at the last turn of this node
 }
 
 // New makes this node's audit.
@@ -100,7 +100,7 @@ func (a *Audit) Stats() Stats {
 func (a *Audit) Run(ctx context.Context) error {
 	timer := time.NewTimer(poll)
 	defer timer.Stop()
-	// Logged when it changes, and not once a second for as long as an engine is away.
+	// waits is logged when it changes, not once a second while an engine is away.
 	waits := false
 	for {
 		select {
@@ -127,12 +127,12 @@ func (a *Audit) Run(ctx context.Context) error {
 
 // RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
-	// So many suspects are no drift but a job queue that stands still: more of them would only take memory.
+	// So many suspects mean that the job queue stands still, not that projections drift. More suspects would only use memory.
 	if err := a.recheck(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
 	turn, took, _, err := takeTurn(ctx, a.Store, auditPace{
-		// A node that dies holds its turn for the lease, so every user is due that much earlier.
+		// A node that dies holds its turn until the lease ends, so a lap is planned shorter by the lease.
 		Lap: a.Every - min(turnLease, a.Every/2), Limit: usersPerTurn, ActiveSince: a.Projector.ActiveSince(), Lease: turnLease,
 	})
 	if err != nil || !took {
@@ -145,7 +145,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.recount(ctx); err != nil {
 		return false, err
 	}
-	// Last: if this node dies before it, another one visits the same users.
+	// The turn is passed on last: if this node dies before that, another node visits the same users.
 	return true, passTurn(ctx, a.Store, turn)
 }
 
@@ -157,7 +157,8 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 	}
 	now := a.Clock.Now()
 	for i, compared := range found {
-		// A user who is met again before their second check stays one suspect, so that one fault counts as one drift.
+		// If the turn reaches a user again before their second check, they stay one suspect, so that one fault counts as one
+		// drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
 		if len(compared.Differs) > 0 && !known {
 			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: compared.Digest()})
@@ -203,12 +204,12 @@ func (a *Audit) recheck(ctx context.Context) error {
 		switch {
 		// A job was late, or the user changed something: it was lag.
 		case len(compared.Differs) == 0:
-		// Nothing has changed on either side, and no job is left that could.
+		// Nothing has changed on either side, and no job is left that could change anything.
 		case compared.Digest() == s.digest:
 			if err := a.repair(ctx, s.user, compared.Differs); err != nil {
 				return err // the next lap finds the remaining suspects again
 			}
-		// Something changed in between, so the difference may be another one. It waits as a new one.
+		// Something changed in between, so this may be another difference. The user waits as a new suspect.
 		case s.checks < maxChecks:
 			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: compared.Digest(), checks: s.checks + 1})
 		}
@@ -225,8 +226,8 @@ func (a *Audit) repair(ctx context.Context, user services.UserID, differs []stri
 }
 
 // compare compares users' projections with the facts, and returns the last job at that time. The facts are read after the
-// projections, so they are ahead by the effects of jobs up to that one. A projection that has lost something is not wrong:
-// its next reader would restore it, and so does the audit.
+// projections, so the facts may be ahead by the effects of jobs up to the last one. A projection that has lost something is
+// not wrong: its next reader would restore it, and so does the audit.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {
@@ -256,7 +257,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 	if err := group.Wait(); err != nil {
 		return nil, 0, err
 	}
-	// After the facts are read: every effect that they are ahead by belongs to a job up to this one.
+	// The last job is read after the facts: every effect by which the facts are ahead belongs to this job or an earlier one.
 	job, err = jobs.Last(ctx, a.Store)
 	return found, job, err
 }

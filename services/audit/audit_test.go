@@ -43,7 +43,7 @@ func lapOf(w node, a *audit.Audit) {
 	w.Must(err)
 }
 
-// litUser is a user with items of every source, and one followed author, who was huge for a time.
+// litUser returns a user with items of every source, and one followed author, who was huge for a time.
 func litUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
@@ -75,7 +75,7 @@ func litUser(w node) (user, author services.UserID) {
 		}
 		return nil
 	})
-	for _, others := range [][]services.UserID{users, users[:1]} { // one conversation is counted when it is read
+	for _, others := range [][]services.UserID{users, users[:1]} { // the second, smaller conversation is counted in the other way
 		id, err := services.ParseConversationID("id", w.do(w.chat.Create(author, chat.Group, "g", others))[0])
 		w.Must(err)
 		w.do(w.chat.Send(author, id, "hello", users[:1]))
@@ -92,7 +92,7 @@ func shownOf(w node, user services.UserID) rdb.Snapshot {
 	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }
 
-// content is a projection without the parts that every rebuild changes.
+// content returns a projection without the parts that every rebuild changes.
 func content(shown rdb.Snapshot) rdb.Snapshot {
 	shown.Fields = maps.Clone(shown.Fields)
 	for _, field := range []string{"n", "rm", "d", "Cv"} {
@@ -103,10 +103,11 @@ func content(shown rdb.Snapshot) rdb.Snapshot {
 	return shown
 }
 
-// later is the value of a versioned field with a later version.
+// later returns the value of a versioned field with a later version.
 func later(value string) string { return "9" + value }
 
-// corruptions are wrong and well-formed values of all fields of a document, by the name under which the audit reports them.
+// corruptions returns wrong and well-formed values of all fields of a document, by the name under which the audit reports
+// them.
 func corruptions(fields map[string]string) map[string][]string {
 	wrong := map[string][]string{
 		"T": {"0000000000000", fields["HL"][strings.IndexByte(fields["HL"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
@@ -260,7 +261,7 @@ func TestAuditRestoresLostViews(t *testing.T) {
 	}
 }
 
-// Counts of notifications belong to a day and may be compared on a later one. That is no difference.
+// Counts of notifications belong to a day and may be compared on a later day. That is no difference.
 func TestAuditAllowsForPassingDays(t *testing.T) {
 	w := served(t, nil)
 	litUser(w)
@@ -305,8 +306,8 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	w.Agree(user, author)
 }
 
-// A job's lease may end later than one that is taken now: the job was claimed after the audit read its clock, or by a node whose clock is
-// ahead. Such a job still explains a difference.
+// A job's lease may end later than a lease that is taken now: the job was claimed after the audit read its clock, or by a node
+// whose clock is ahead. Such a job still explains a difference.
 func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)

@@ -11,8 +11,8 @@ import (
 	"tidings/services/projector"
 )
 
-// If items expire from the counts, a projection may be as of an earlier day until it is read, which is no difference. An item
-// that expires too early, too late or never is a difference.
+// If items expire from the counts, a projection may have the counts of an earlier day until it is next read. That is no
+// difference. An item that expires too early, too late or never is a difference.
 func TestAuditAllowsForExpiredItems(t *testing.T) {
 	w := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) {
 		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}

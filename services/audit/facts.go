@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// auditUsers names the one row: the audit of users.
+// auditUsers is the name of the table's only row.
 const auditUsers = "users"
 
 // maxAuditSpan bounds how many user IDs one turn scans for active users.
@@ -23,7 +23,7 @@ var (
 	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
 		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
 
-	// It succeeds only on the state that was read, so of two nodes that find the turn due one takes it.
+	// It succeeds only on the state that was read, so only one of two nodes that find the turn due takes it.
 	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
 		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
 
@@ -33,7 +33,7 @@ var (
 // auditTurn is the next batch of users of an audit, held under a lease: no other node audits meanwhile.
 type auditTurn struct {
 	Users []services.UserID
-	// Lap is how long this lap has lasted so far: far more than the pace asks for when the audit does not keep up.
+	// Lap is how long this lap has lasted so far: much longer than the pace's Lap if the audit does not keep up.
 	Lap time.Duration
 
 	token   string
@@ -51,14 +51,14 @@ type auditPace struct {
 }
 
 // takeTurn takes the next users of the audit when their turn is due. An audit visits each user once in a lap, evenly over
-// the lap's time. When no turn is due it returns when to ask again.
+// the lap's time. If no turn is due, next is the time to ask again.
 func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
 	if _, err := s.One(ctx, auditState, []any{auditUsers}, &visited, &lapAt, &leaseUntil, &total); err != nil {
 		return turn, false, next, err
 	}
 	now := s.Now()
-	// 0 before the first lap: the statement below has to compare with the value in the row.
+	// began is the value in the row, with which takeAudit compares below. It is 0 before the first lap.
 	began := lapAt
 	if lapAt == 0 {
 		lapAt = sql.Micros(now)
@@ -75,7 +75,8 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	if turn.Users, turn.visited, err = readRange(ctx, s, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
-	// The next lap begins when this one should have ended, or now if it took longer: the audit does not hurry to catch up.
+	// The next lap begins when this lap should have ended, or now if this lap took longer: the audit does not hurry to catch
+	// up.
 	if turn.visited >= total { // the last users of the lap: the next lap follows
 		turn.visited = 0
 		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
@@ -88,7 +89,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	return turn, taken && err == nil, now, err
 }
 
-// share is the part of a lap's time after which visited of total users are to have been visited.
+// share returns the time after the start of a lap at which visited of its total users should have been visited.
 func share(lap time.Duration, visited, total int64) time.Duration {
 	if total == 0 {
 		return 0
@@ -100,7 +101,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
 	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
-	// The range has more active users than a turn takes: the turn ends at the last of them.
+	// The range may have more active users than one turn visits: the turn ends at the last user of the list.
 	if len(users) == pace.Limit {
 		upTo = int64(users[len(users)-1])
 	}

@@ -44,7 +44,7 @@ func (b turns) crowd(count int, active func(i int) bool) (seen []services.UserID
 	return seen
 }
 
-// turn takes a turn, or returns the time until the next one.
+// turn takes a turn, or returns the time until the next turn.
 func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 	b.T.Helper()
 	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.throttle(limit))
@@ -57,7 +57,7 @@ func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 	return turn, next.Sub(b.Clock.Now())
 }
 
-// A lap visits each active user once, evenly over its time, and the next one begins when it is over.
+// A lap visits each active user once, evenly over its time, and the next lap begins when that time is over.
 func TestAuditLaps(t *testing.T) {
 	eachTurns(t, func(b turns) {
 		start := b.Clock.Now()
@@ -118,7 +118,7 @@ func TestAuditTurnsAreHeld(t *testing.T) {
 	})
 }
 
-// An audit that did not run for long continues where it was, and skips the laps that it missed.
+// After a long pause an audit continues where it stopped, and skips the laps that it missed.
 func TestAuditCatchesUp(t *testing.T) {
 	eachTurns(t, func(b turns) {
 		b.crowd(10, func(int) bool { return true })

@@ -22,7 +22,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// flight is people who act all the time, while jobs run concurrently.
+// flight has people who act all the time, while jobs run concurrently.
 type flight struct {
 	w      node
 	people []services.UserID
@@ -127,7 +127,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 		busy.Go(func() {
 			turn := 0
 			for ctx.Err() == nil {
-				// Each tenth turn it pauses for some seconds of the clock.
+				// On each tenth turn the worker pauses for some seconds of the clock.
 				if turn++; turn%10 == 0 {
 					until := w.Clock.Now().Add(5 * time.Second)
 					for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil && w.Clock.Now().Before(until); <-tick.C {
@@ -160,8 +160,8 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w.Agree(f.people[:50]...)
 }
 
-// Steps of a few users, who meet often, of jobs and of the audit happen in any order. The audit reports none of them as
-// drift, and then finds a wrong number.
+// Steps of jobs, of the audit and of a few users who often act on each other happen in any order. The audit reports none
+// of them as drift, and then finds a wrong number.
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
 	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
@@ -197,7 +197,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// Two nodes share the laps, and another node takes over from one that dies in its turn.
+// Two nodes share the laps, and if one node dies in its turn, the other takes over.
 func TestAuditsShareTheirLaps(t *testing.T) {
 	w := populous(t)
 	users := w.Users(250)
@@ -233,7 +233,7 @@ func TestAuditsShareTheirLaps(t *testing.T) {
 	}
 }
 
-// An audit runs until its context ends, and leaves unused time to others.
+// An audit runs until its context ends, and repairs a wrong count meanwhile.
 func TestAnAuditRuns(t *testing.T) {
 	w := served(t, nil)
 	user := w.Users(1)[0]
@@ -256,7 +256,7 @@ func TestAnAuditRuns(t *testing.T) {
 	}
 }
 
-// A user who is met twice before their second check stays one suspect, so that a fault is counted and repaired once.
+// A user who is visited twice before their second check stays one suspect, so that a fault is counted and repaired once.
 func TestOneDriftIsCountedOnce(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)

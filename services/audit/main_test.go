@@ -55,24 +55,24 @@ func (n node) do(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
-// newAudit is the audit of a world's node.
+// newAudit returns the audit of a world's node.
 func newAudit(w node, every time.Duration) *audit.Audit {
 	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Every: every})
 }
 
-// world is a world on the engines that start fastest.
+// world returns a world on the engines that start fastest.
 func world(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
 }
 
-// served is a world on a redis-server, which the test may flush and kill.
+// served returns a world on a redis-server, which the test may flush and kill.
 func served(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
-// populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
+// populous returns a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
 func populous(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))

@@ -12,22 +12,22 @@ import (
 const (
 	// postsPerTurn is how many posts a turn looks at.
 	postsPerTurn = 200
-	// expensivePost is how many likes and answers make a recount expensive, about 10 ms: such a post is recounted in one lap of
-	// expensiveLaps.
+	// expensivePost is how many likes and answers make a recount expensive, about 10 ms. Such a post is recounted in one lap of
+	// expensiveLaps on average.
 	expensivePost, expensiveLaps = 100_000, 100
 	// recountsPerTurn is how many likes and answers a turn recounts, about a second's work.
 	recountsPerTurn = 10 * expensivePost
 )
 
-// recount compares the counts of some posts with the facts, and repairs those that differ. It walks from the newest post of
-// any kind to the oldest, and then starts again: during an upgrade, a node of the previous release may not count its writes.
-// Counts and facts are of one moment, and are changed by the same transactions, so that any other difference is a fault.
+// recount compares the counts of some posts with the facts, and repairs the counts that differ. It walks from the newest post
+// of any kind to the oldest, and then starts again. During an upgrade, a node of the previous release may not count its
+// writes. Any other difference is a fault: counts and facts are read at one moment, and are changed by the same transactions.
 func (a *Audit) recount(ctx context.Context) error {
 	page, err := posts.CountsBelow(ctx, a.Store, a.below, postsPerTurn)
 	if err != nil {
 		return err
 	}
-	// After the last page the walk begins anew at the newest post.
+	// After the last page the walk begins again at the newest post.
 	next, left := services.MaxPostID, recountsPerTurn
 	if len(page) == postsPerTurn {
 		next = page[len(page)-1].Post
@@ -39,7 +39,7 @@ func (a *Audit) recount(ctx context.Context) error {
 			continue
 		}
 		if left -= size; left < 0 && len(due) > 0 {
-			next = of.Post + 1 // it is the first of the next turn
+			next = of.Post + 1 // this post is the first of the next turn
 			break
 		}
 		due = append(due, of.Post)

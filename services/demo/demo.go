@@ -1,9 +1,9 @@
 // Package demo is the world of tidings --demo: a few hundred people who post, like, comment, talk and go live while a
 // visitor watches.
 //
-// It is a host application like any other: it only sends requests to the public API over a connection, with a token of the
-// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in order. The people act
-// at the configured pace, however busy the server is: an act that is more than a second late is dropped.
+// It is a host application like any other: it only sends requests to the public API over a connection, with a token that has
+// the scope ingest. A seed always gives the same world: the people, whom they follow, and everything that they do, in order.
+// The people act at the configured pace, however busy the server is: an act that is more than a second late is dropped.
 //
 // An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is
 // built, the people wait until the server answers again.
@@ -34,7 +34,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called beside them. Only the
+// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called concurrently. Only the
 // goroutine of Build and Run uses script, next and due.
 type World struct {
 	cfg      Config
@@ -65,7 +65,7 @@ func (w *World) Build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the demo world cannot be built: %w", err)
 	}
-	// The first act comes after a pause, not with the visitor.
+	// The first act comes after a pause, not at once.
 	w.advance(w.cfg.Clock.Now())
 	return nil
 }
@@ -88,7 +88,7 @@ func (w *World) Run(ctx context.Context) error {
 // runOnce sends the acts that are due, in one request.
 func (w *World) runOnce(ctx context.Context) {
 	now := w.cfg.Clock.Now()
-	// A hold moves the next act to its end, so that no burst follows it.
+	// A hold postpones the next act to the end of the hold, so that no burst of acts follows.
 	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
 		w.due = later(w.due, held)
 		return
@@ -98,7 +98,7 @@ func (w *World) runOnce(ctx context.Context) {
 		if now.Sub(w.due) <= tooLate {
 			events = append(events, w.next.event)
 		}
-		// From the time when it was due, and not from now: the pace is kept however late ticks are.
+		// The next act counts from the time when this act was due, not from now: late ticks do not slow the pace.
 		w.advance(w.due)
 	}
 	if len(events) == 0 {
@@ -109,7 +109,7 @@ func (w *World) runOnce(ctx context.Context) {
 	}
 }
 
-// advance chooses the next act. last is when the one before it was due.
+// advance chooses the next act. last is when the previous act was due.
 func (w *World) advance(last time.Time) {
 	w.next = w.script.act()
 	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
@@ -123,14 +123,14 @@ func (w *World) Hold(pause time.Duration) {
 	w.held = later(w.held, w.cfg.Clock.Now().Add(pause))
 }
 
-// heldUntil is the end of the last hold.
+// heldUntil returns the end of the last hold.
 func (w *World) heldUntil() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held
 }
 
-// later is the later of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

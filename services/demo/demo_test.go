@@ -15,7 +15,7 @@ import (
 	"tidings/services"
 )
 
-// pastAndActs is everything that happens by a script: the past, and the acts after it.
+// pastAndActs returns everything that happens in a script: the past, and the acts after it.
 func pastAndActs(seed uint64, acts int) (past [][]event, events []event) {
 	s := newScript(seed)
 	past = s.past()
@@ -75,7 +75,7 @@ func TestThePastTookDays(t *testing.T) {
 		entry, _ := h.entry(event{Do: "scheduleShow", At: at, Input: map[string]any{"plannedAt": fromNow(time.Hour)}})
 		return entry["do"].(map[string]any)["scheduleShow"].(map[string]any)["plannedAt"]
 	}
-	clock.now = clock.now.Add(time.Minute) // so slow is this machine
+	clock.now = clock.now.Add(time.Minute) // a slow machine needs a minute to send the past
 	if past, now := plannedAt(-1), plannedAt(0); past != "2026-01-31T10:00:00Z" || now != "2026-01-31T10:01:00Z" {
 		t.Errorf("shows are planned for %v in the past and %v now", past, now)
 	}
@@ -161,7 +161,7 @@ func newCounting(t *testing.T) *counting {
 	return c
 }
 
-// since is the number of events since it was last asked.
+// since returns the number of events since its last call.
 func (c *counting) since() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +190,7 @@ func TestThePaceIsKept(t *testing.T) {
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
 			t.Errorf("at a pace of %d, %d acts in 10 minutes", pace, got)
 		}
-		// The process was away for an hour: the missed acts are dropped.
+		// The process was suspended for an hour: the missed acts are dropped.
 		clock.now = clock.now.Add(time.Hour)
 		w.runOnce(t.Context())
 		for range 10 * 60 * pace / mostEvents {

@@ -15,24 +15,24 @@ import (
 	"tidings/services"
 )
 
-// Only the newest posts, as many as recent says, are liked and answered, so 400 leaves room for acts that come late.
+// Only the newest posts (see recent) are liked and answered, so 400 leaves room for late acts.
 const (
-	mostEvents  = 500 // of one request, as the API has it
-	keptObjects = 400 // this many of the newest of each kind can still be acted on, and all posts of the viewer
+	mostEvents  = 500 // in one request: the limit of the API
+	keptObjects = 400 // the newest objects of each kind that acts can still refer to, besides all posts of the viewer
 )
 
 // ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
-// that it can speak of objects that the server has yet to make. It is comparable, as a key of made.
+// that it can refer to objects that the server has not made yet. A ref is comparable, because it is a key of host.made.
 type ref struct {
 	Kind   string // post, show or conversation
 	Number int
 }
 
-// fromNow is a time, as an input of an event that is sent now. Negative ones are in the past.
+// fromNow is a time in the input of an event, relative to the present. A negative time is in the past.
 type fromNow time.Duration
 
-// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent: the script
-// knows no IDs and no time, and so one seed gives one script. It says what happens and to what, and never when it is sent.
+// event is one entry of ingest. A ref or a fromNow in the input is replaced by an ID or a time when the event is sent: the
+// script knows no IDs and no time, so a seed always gives the same script.
 type event struct {
 	As      string // the key of a user, "" for the application itself
 	Do      string // the mutation
@@ -55,21 +55,21 @@ type host struct {
 	made   map[ref]made
 }
 
-// newHost makes the host of a world that begins now. The client has connections of its own, which close ends. An answer that
-// takes longer than 30 s counts as none.
+// newHost makes the host of a world that begins now. The client's connections are used by this host only, and close ends
+// them. A request without an answer after 30 s has failed.
 func newHost(cfg Config) *host {
 	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
 
-// The application's own batch, as a production host would send it.
-// An error of one event is in its result; the others take effect.
+// ingest is the mutation that a production host would send too. The error of one event is in its result; the other events
+// take effect.
 const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
 // send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were
-// not made: if an act was refused, those that follow from it are omitted. The order is that of the events. Events can name
-// the objects that earlier requests made.
+// not made: if an act was refused, the events that depend on it are omitted. The events keep their order. Events can name the
+// objects that earlier requests made.
 func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
@@ -94,15 +94,15 @@ func (h *host) send(ctx context.Context, events []event) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Refusals are a part of a living world: a block, a limit, a show that was ended meanwhile.
+	// Refusals are expected, for example because of a block, a limit, or a show that was ended meanwhile.
 	for i, result := range answer.Ingest.Results {
 		e := sent[i]
 		if result.Error != nil {
 			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Do, "code", result.Error.Code, "message", result.Error.Message)
 			continue
 		}
-		// The ring of newest objects bounds the memory of a world that lives for months. The first ownPosts of each kind
-		// stay, because the first posts are the viewer's.
+		// Only the newest objects are kept, which bounds the memory of a world that runs for months. The first ownPosts of
+		// each kind stay, because the first posts are the viewer's.
 		if e.Becomes.Kind != "" {
 			h.made[e.Becomes] = made{result.ID, e.As}
 			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
@@ -113,12 +113,13 @@ func (h *host) send(ctx context.Context, events []event) error {
 	return nil
 }
 
-// entry is an event as the API takes it; false if it is about something that was not made. Its own copy of e is changed, so
-// the script's events stay as they are.
+// entry returns an event in the form of the API; false if the event refers to an object that was not made. It changes only
+// its own copy of e, so the script's events stay unchanged.
 func (h *host) entry(e event) (map[string]any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// The times of all events of the past count from one moment: the world does not show how fast a machine sent them.
+	// The times of all events of the past count from one moment, so they do not depend on how fast the machine sends the
+	// events.
 	now := h.began
 	if e.At == 0 {
 		now = h.cfg.Clock.Now()
@@ -134,7 +135,7 @@ func (h *host) entry(e event) (map[string]any, bool) {
 			}
 			input[name] = object.id
 			if value.Kind == "show" {
-				e.As = object.by // only its host starts and ends a show
+				e.As = object.by // only the host of a show may start and end it
 			}
 		case fromNow:
 			input[name] = moment(value)
@@ -152,16 +153,16 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-// The query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the script can act
-// on. The lists are long enough for all that the script can name.
+// found is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the
+// script can act on. The lists are long enough for all of these.
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
-// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the
-// names that the script has for them. Which object gets which name hardly matters: the acts are random. Without this a
-// restart on the same folder would build a second past over the first.
+// resume reports whether the server has the people already, and finds the objects that they can act on. It gives the objects
+// the names that the script has for them. It hardly matters which object gets which name: the acts are random. Without
+// resume, a restart on the same folder would build a second past over the first.
 func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
 		ID, Status, Title string
@@ -174,7 +175,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 			HomeFeed, Conversations, LiveBoard, Announcements list
 		}
 	}
-	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // the announcement is in the last request of the past
+	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
 		return false, err
 	}
 	h.mu.Lock()
@@ -201,9 +202,8 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	return true, nil
 }
 
-// ask sends one request with a development token and wants an answer without errors. token says as which user or application
-// it is sent, and with which scopes. The caller handles an error: while the world is built it ends the build, and later the
-// act is dropped.
+// ask sends one request with a development token. An answer with errors is an error. token names the user or the application,
+// and the scopes. The caller handles an error: it ends the build of the world, and later it only drops the acts.
 func (h *host) ask(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

@@ -10,31 +10,31 @@ import (
 	"tidings/services"
 )
 
-// iconEvery is how often the application asks for changes while somebody looks at the icon. Real applications get webhooks; a
-// demo without an address of its own cannot.
+// iconEvery is how often the application asks for changes while somebody looks at the icon. Real applications get webhooks;
+// the demo has no address for them.
 const iconEvery = 100 * time.Millisecond
 
-// Icon is what a phone of the viewer shows while its app is closed: the application set it, from the change stream. It is the
-// whole state, like every push of Tidings: a page that missed ten icons needs the last.
+// Icon is the app icon on a phone of the viewer while the app is closed. The application sets it from the change stream. It
+// is the whole state, like every push of Tidings: a page that missed ten icons needs only the last one.
 type Icon struct {
 	Version string    `json:"version"`
 	Total   int       `json:"total"`
 	Display string    `json:"display"` // the number as text; "" or a dot if the viewer wants that
-	Silent  bool      `json:"silent"`  // set without an alert
-	At      time.Time `json:"at"`      // the change
-	Alert   *Alert    `json:"alert"`   // of this change; nil if it is silent
+	Silent  bool      `json:"silent"`  // the change has no alert
+	At      time.Time `json:"at"`      // when the change happened
+	Alert   *Alert    `json:"alert"`   // the alert of this change; nil if it is silent
 }
 
-// Alert is what a change alerts of.
+// Alert is the alert of a change.
 type Alert struct {
 	Source string    `json:"source"`
-	At     time.Time `json:"at"` // the item
-	// Item is the item as the API has it, which the application would have itself; null if it cannot be read.
+	At     time.Time `json:"at"` // when the item was made
+	// Item is the item in the form of the API; null if it cannot be read. A real application would have the item itself.
 	Item json.RawMessage `json:"item"`
 }
 
-// changes is a page of the change stream, as readChanges asks for it. The names of the fields are the API's, in the form that
-// encoding/json finds without tags.
+// changes is a page of the change stream: the answer to readChanges. encoding/json matches the names of the fields to the
+// API's without tags.
 type changes struct {
 	Cursor  string
 	HasMore bool
@@ -63,12 +63,12 @@ const (
 )
 
 // follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
-// and only while somebody looks. It opens no subscription. mu guards the fields after it; the rest belongs to the goroutine of
-// run.
+// and only while somebody looks. It opens no subscription. mu guards the fields below it; only the goroutine of run uses the
+// other fields.
 type follower struct {
 	host  *host
 	after *string // the cursor; nil at the start of the stream
-	fresh bool    // everything up to now was not followed, and alerts nobody
+	fresh bool    // the changes up to now were not followed, so they cause no alert
 
 	mu      sync.Mutex
 	lookers int
@@ -81,7 +81,7 @@ func newFollower(h *host) *follower {
 	return &follower{host: h, fresh: true, changed: make(chan struct{})}
 }
 
-// Look says that somebody looks at the icon, until end is called. end may be called more than once.
+// Look notes that somebody looks at the icon until end is called. end may be called more than once.
 func (w *World) Look() (end func()) {
 	f := w.follower
 	f.mu.Lock()
@@ -94,7 +94,8 @@ func (w *World) Look() (end func()) {
 	})
 }
 
-// Icon is the icon now, and a channel that is closed when it changes. It has no version until it is known.
+// Icon returns the current icon, and a channel that is closed when the icon changes. The icon has no version until it is
+// known.
 func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
 	f := w.follower
 	f.mu.Lock()
@@ -110,10 +111,10 @@ func (f *follower) seen() bool {
 }
 
 // follow reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
-// each user's newest change, so what nobody read is not lost, only out of date.
+// each user's newest change, so a late reader misses only changes that are out of date.
 func (f *follower) follow(ctx context.Context) {
 	if !f.seen() {
-		// What changes until the next look is caught up with in silence.
+		// Changes until the next look will be read without an alert.
 		f.fresh = true
 		return
 	}
@@ -127,7 +128,7 @@ func (f *follower) follow(ctx context.Context) {
 		}
 		page := answer.Admin.Changes
 		f.take(ctx, page)
-		// Only after the page was taken: an error before it reads the page again.
+		// The cursor moves only after the page was taken: after an error before that, the page is read again.
 		f.after = &page.Cursor
 		if !page.HasMore {
 			f.fresh = false
@@ -149,7 +150,7 @@ func (f *follower) take(ctx context.Context, page changes) {
 		}
 		f.mu.Lock()
 		f.icon = icon
-		// Everybody who waits wakes up, and gets the next channel with the icon.
+		// Closing the channel wakes all waiters. They get the new channel from Icon.
 		close(f.changed)
 		f.changed = make(chan struct{})
 		f.mu.Unlock()

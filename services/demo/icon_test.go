@@ -80,8 +80,8 @@ func wants(t *testing.T, w *World, want string) {
 	}
 }
 
-// The icon follows the viewer's changes alone. What happened before somebody looked alerts nobody; later changes do, unless they are
-// silent.
+// The icon follows the viewer's changes alone. Changes from before somebody looked cause no alert; later changes do, unless they
+// are silent.
 func TestTheIconFollowsTheStream(t *testing.T) {
 	s, w := newStream(t, change("ann", "1", 5, "post:1")+","+change(Viewer, "2", 3, "post:2"), change("ann", "3", 6, ""))
 	wants(t, w, " 0 silent false")
@@ -118,7 +118,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 	}
 }
 
-// While the server does not answer the icon stays as it is, and afterwards nothing is lost and nothing comes twice.
+// While the server does not answer, the icon stays unchanged. Afterwards no change is lost or repeated.
 func TestTheIconOutlivesFailures(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "1", 1, ""))
 	defer w.Look()()
@@ -139,7 +139,7 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 	}
 }
 
-// A change that is silent alerts nobody even if it has a cause, and one that is not newer than the icon leaves it as it is.
+// A silent change causes no alert even if it has a cause. A change that is not newer than the icon leaves the icon unchanged.
 func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "5", 5, ""))
 	defer w.Look()()

@@ -8,7 +8,7 @@ import (
 )
 
 // act is one action of a person. Its pause is random around 1, so that the people do not act like a clock. The pause comes
-// from the script too, so that one seed gives one rhythm.
+// from the script too, so that the same seed always gives the same rhythm.
 type act struct {
 	pause float64 // the pause before it; 1 is the mean
 	event event
@@ -19,17 +19,17 @@ const (
 	others       = 300 // people beside the cast
 	ownPosts     = 3   // of the viewer, before all others
 	pastPosts    = 160 // posts from before the viewer followed anybody
-	unreadPosts  = 7   // posts from after that
+	unreadPosts  = 7   // posts from after these follows
 	mostUpcoming = 8
 	mostLive     = 3
-	recent       = 40 // how far back posts are liked and answered
+	recent       = 40 // the newest posts, which are liked and answered
 
 	knownToViewer = 100 // one in this many follows is a follow of the viewer
 )
 
-// script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists are what the
-// script believes; what the server refused or Run dropped is not taken back, and events that follow from it are omitted by
-// send. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as ref has them.
+// script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists hold everything
+// that the script made: an event that the server refused or Run dropped stays in them, and send omits the events that depend
+// on it. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as ref has them.
 type script struct {
 	random    *rand.Rand
 	people    []person
@@ -39,11 +39,12 @@ type script struct {
 	planned   []int // shows that have not started
 	live      []int // oldest start first
 
-	// Each kind of text has a deck of its own: in a common one, posts, comments and titles would mix.
+	// Each kind of text has a separate deck: in a common deck, posts, comments and titles would mix.
 	posts, mentions, comments, messages, titles deck
 }
 
-// newScript makes the script of a seed. The order of the random numbers is a part of it: a new call in between makes another world.
+// newScript makes the script of a seed. The world depends on the order of the calls of random: an additional call makes another
+// world.
 func newScript(seed uint64) *script {
 	s := &script{random: rand.New(rand.NewPCG(seed, 0x71d1965))}
 	s.people = makePeople(s.random)
@@ -52,8 +53,8 @@ func newScript(seed uint64) *script {
 	return s
 }
 
-// past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones. They are sent in
-// the order of their times: a follow before a post makes another feed than one after it.
+// past returns the events before the visitor arrives, in batches of one request each, because later events need the IDs of
+// earlier ones. The batches are in the order of time: a follow before a post makes another feed than a follow after it.
 func (s *script) past() [][]event {
 	var steps [][]event
 	step := func(events []event, from, to time.Duration) {
@@ -69,14 +70,14 @@ func (s *script) past() [][]event {
 		s.own = append(s.own, s.published)
 		posts = append(posts, s.post(0))
 	}
-	// Before anybody is followed, so that the feed has a past that the viewer has seen.
+	// These posts come before the viewer follows anybody, so that the feed has posts that count as seen.
 	for range pastPosts {
 		posts = append(posts, s.post(s.somebody(0)))
 	}
 	for range mostUpcoming + mostLive {
 		shows = append(shows, s.schedule())
 	}
-	// From the oldest to the newest, as an application reports what happened.
+	// The posts are sent from the oldest to the newest, as an application reports events.
 	step(posts, 3*day, 3*time.Hour)
 	step(shows, 3*time.Hour, 3*time.Hour)
 	var follows []event
@@ -89,12 +90,12 @@ func (s *script) past() [][]event {
 	for range mostLive {
 		starts = append(starts, s.start())
 	}
-	// Shows that start at one moment are listed by their IDs, and others by their start: in this order both are the same.
+	// The board lists shows by their start, and shows that start at one moment by their IDs. In this order both are the same.
 	slices.SortFunc(starts, func(a, b event) int {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
 	step(starts, 40*time.Minute, 40*time.Minute)
-	// The texts go round the talks, and within a talk round its members.
+	// The texts go to the talks in turn, and within a talk to its members in turn.
 	for i, text := range talkOf {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
@@ -119,16 +120,17 @@ func (s *script) past() [][]event {
 
 const day = 24 * time.Hour
 
-// spread sets the times of events: one after the other, evenly, between the times that are from and to ago. The first event
-// is at from, and none is at to.
+// spread sets the times of events evenly, in their order, between the times that are from and to ago. The first event is at
+// from, and none is at to.
 func spread(events []event, from, to time.Duration) {
 	for i := range events {
 		events[i].At = -fromNow(from - (from-to)*time.Duration(i)/time.Duration(len(events)))
 	}
 }
 
-// profilesAndFollows are the people, and whom they follow: all but the viewer, who follows later and so has a feed to see.
-// Profiles come before the follows: to name a user creates them, and nobody is to be seen without a name.
+// profilesAndFollows returns the profiles of the people, and the follows of all but the viewer. The viewer follows later,
+// and so has new posts to see. Profiles come before the follows: a follow creates a user who does not exist, and no user
+// should be seen without a name.
 func (s *script) profilesAndFollows() (events []event) {
 	for _, one := range s.people {
 		events = append(events, event{As: one.key, Do: "setProfile", Input: map[string]any{"name": one.name}})
@@ -143,15 +145,15 @@ func (s *script) profilesAndFollows() (events []event) {
 	return events
 }
 
-// act is the next action of a random person.
+// act returns the next action of a random person.
 func (s *script) act() act {
 	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.event()}
 }
 
-// event is a random event. A third of them are posts; a tenth like or answer posts of the viewer, whose badges are to move.
-// The numbers of the cases are shares of 100.
+// event returns a random event. A third are posts; about an eighth like or answer posts of the viewer, whose badges should
+// change often. The numbers of the cases are shares of 100.
 func (s *script) event() event {
-	// What each case draws from random is a part of the seed's world: see newScript.
+	// The random numbers that each case draws are a part of the seed's world: see newScript.
 	switch dice := s.random.IntN(100); {
 	case dice < 34:
 		return s.post(s.somebody(0))
@@ -174,7 +176,8 @@ func (s *script) event() event {
 		follower := s.somebody(0)
 		return follow(s.people[follower], s.people[s.somebody(follower)])
 	}
-	// The rest keeps the board busy: plan until there are enough, then start, and end when too many are live.
+	// The remaining cases keep the live board busy: plan shows until there are enough, then start a show, and end a show when
+	// too many are live.
 	switch {
 	case len(s.planned) < mostUpcoming:
 		return s.schedule()
@@ -197,14 +200,14 @@ func (s *script) somebody(besides int) int {
 	}
 }
 
-// recentPost chooses one of the newest posts. A post that the server refused has a number too; what is done to it is then
-// dropped by send.
+// recentPost chooses one of the newest posts. A post that the server refused has a number too; send then omits the events
+// about it.
 func (s *script) recentPost() int {
 	return s.published - 1 - s.random.IntN(min(recent, s.published))
 }
 
-// post is a new post of a person; some name the viewer. Person 0 is the viewer, whose posts are of the past only. One post in
-// thirty names the viewer, so that mentions stay rare enough to be looked at.
+// post returns a new post of a person. Person 0 is the viewer, whose posts are all in the past. One post in thirty mentions
+// the viewer: few enough that a visitor notices each mention.
 func (s *script) post(author int) event {
 	text := s.posts.deal()
 	if author > 0 && s.random.IntN(30) == 0 {
@@ -214,18 +217,18 @@ func (s *script) post(author int) event {
 	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", s.published - 1}}
 }
 
-// like is a like. A second one of the same post changes nothing on the server.
+// like returns a like. A second like of the same post changes nothing on the server.
 func (s *script) like(who, post int) event {
 	return event{As: s.people[who].key, Do: "likePost", Input: map[string]any{"postId": ref{"post", post}}}
 }
 
-// comment is an answer to a post.
+// comment returns an answer to a post.
 func (s *script) comment(who, post int) event {
 	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
 }
 
-// schedule is a new show of one of the cast, whom the viewer follows. A plan of at least 3 minutes leaves a show upcoming
-// until it is started by chance.
+// schedule returns a new show of one of the cast. The viewer follows all of the cast. It is planned for 3 minutes from now
+// or later, so it stays upcoming until it is started by chance.
 func (s *script) schedule() event {
 	host := 1 + s.random.IntN(len(cast)-1)
 	s.planned = append(s.planned, s.shows)
@@ -235,8 +238,8 @@ func (s *script) schedule() event {
 		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
 }
 
-// start is the start of a random planned show. There must be one. The host is left out: entry fills in the user who made the
-// show.
+// start returns the start of a random planned show. There must be a planned show. The host is left out: entry fills in the
+// user who made the show.
 func (s *script) start() event {
 	i := s.random.IntN(len(s.planned))
 	show := s.planned[i]
@@ -245,21 +248,21 @@ func (s *script) start() event {
 	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
-// end is the end of the show that is live for longest. It then becomes a replay without an address, as on a server whose
-// video is still being made.
+// end returns the end of the show that is live for longest. It then becomes a replay without an address, as on a server
+// whose video is still being made.
 func (s *script) end() event {
 	show := s.live[0]
 	s.live = s.live[1:]
 	return event{Do: "endShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
-// follow is a follow of one person by another. It is an event and no state: following again changes nothing.
+// follow returns a follow of one person by another. A second follow of the same person changes nothing.
 func follow(follower, followee person) event {
 	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
 }
 
-// views are the events of a view that the viewer has touched once: its later items are new, and by default not in the total.
-// Two items are enough to show a count.
+// views returns the events of a view that the viewer has touched once: its later items are new, and by default not in the
+// total. Two items are enough to show a count.
 func views() []event {
 	const code, key = "news", "Old harbour"
 	events := []event{{As: Viewer, Do: "touchView", Input: map[string]any{"code": code, "key": key}}}
@@ -269,13 +272,13 @@ func views() []event {
 	return events
 }
 
-// say is a message in a conversation.
+// say returns a message in a conversation.
 func say(who person, conversation int, text string) event {
 	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
 }
 
-// conversations are the events that create the talks. A direct one is created by its other member. The viewer is a member of
-// each and never its creator, so that none of them is an act of the viewer.
+// conversations returns the events that create the talks. The other member creates a direct conversation. The viewer is a
+// member of each and never its creator, so that none of them is an act of the viewer.
 func conversations(people []person) (events []event) {
 	for number, talk := range talks {
 		kind, members := "GROUP", []string{"user:" + Viewer}
@@ -294,15 +297,15 @@ func conversations(people []person) (events []event) {
 	return events
 }
 
-// deck returns texts in a random order, and repeats none before all have come. left has the positions that have not come
-// since the last shuffle.
+// deck returns texts in a random order, and repeats none before all were returned. left has the positions of the texts
+// that were not returned since the last shuffle.
 type deck struct {
 	random *rand.Rand
 	texts  []string
 	left   []int
 }
 
-// deal is the next text.
+// deal returns the next text.
 func (d *deck) deal() string {
 	if len(d.left) == 0 {
 		d.left = d.random.Perm(len(d.texts))
@@ -319,8 +322,8 @@ type person struct {
 	follows   []int
 }
 
-// makePeople makes the cast and the others, and their follows: a few people have many followers, most have hardly any. Keys
-// are made of a first name and a letter, so that no two people share one.
+// makePeople makes the cast, the other people, and the follows of all: a few people have many followers, most have hardly
+// any. Keys are made of a first name and a letter, so that no two people share one.
 func makePeople(random *rand.Rand) []person {
 	people := slices.Clone(cast)
 	for i := range others {
@@ -336,7 +339,7 @@ func makePeople(random *rand.Rand) []person {
 			}
 			wanted += len(cast) + 8
 		}
-		// The fourth power: the first people are followed by nearly everybody, the last by nobody.
+		// Because of the fourth power, nearly everybody follows the first people and nobody follows the last.
 		for len(people[i].follows) < wanted {
 			chance := random.Float64()
 			followee := 1 + int(chance*chance*chance*chance*float64(len(people)-1))

@@ -1,7 +1,7 @@
 package demo
 
-// cast are the people that a visitor meets: the viewer first, then those with many followers. Their places in the list are
-// named in talks and in the script, so a new person is added at the end.
+// cast are the people that a visitor meets: the viewer first, then people with many followers. talks and the script refer to
+// their positions in the list, so a new person is added at the end.
 var cast = []person{
 	{key: Viewer, name: "Mia"},
 	{key: "ben", name: "Ben"}, {key: "lea", name: "Lea"}, {key: "tom", name: "Tom"}, {key: "xiaolan", name: "晓岚"},
@@ -10,30 +10,30 @@ var cast = []person{
 	{key: "ines", name: "Inés"}, {key: "oskar", name: "Oskar"}, {key: "hana", name: "Hana"},
 }
 
-// talk is a conversation that the viewer is in; members are the others, as numbers of the cast. One without a title is direct.
-// The first member creates it.
+// talk is a conversation that the viewer is in; members are the other people in it, as numbers of the cast. A talk without a
+// title is a direct conversation. The first member creates the talk.
 type talk struct {
 	title   string
 	members []int
 }
 
-// The title finds the conversation again after a restart, so it is different for each.
-// At most one is without a title, because an empty title finds the direct one.
+// After a restart, resume finds the conversations by their titles, so each title is different. At most one talk has no title:
+// the empty title finds the direct conversation.
 var talks = []talk{
 	{"Climbing on Thursday", []int{1, 2, 3, 5, 6}},
 	{"", []int{1}},
 	{"Dinner club", []int{2, 4, 7, 8, 9}},
 }
 
-// talkOf are the messages that were sent in the conversations before the visitor came, in order. Each third one is of the
-// same talk.
+// talkOf are the messages that were sent in the conversations before the visitor came, in order. They go to the three talks
+// in turn.
 var talkOf = []string{
 	"Who has the rope?", "Are you around this weekend?", "I found a new noodle place",
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",
 }
 
 // Names of people beside the cast: the key is ASCII, as applications have it, and the name is as people write it.
-// With 60 names and five letters each there are exactly the 300 others.
+// With 60 names and five letters each there are names for exactly the 300 other people.
 var firstNames = []struct{ key, name string }{
 	{"ada", "Ada"}, {"ali", "Ali"}, {"ana", "Ana"}, {"anton", "Anton"}, {"aya", "Aya"}, {"bao", "Bao"}, {"chen", "Chen"}, {"clara", "Clara"},
 	{"dana", "Dana"}, {"david", "David"}, {"diego", "Diego"}, {"elif", "Elif"}, {"emil", "Emil"}, {"emma", "Emma"}, {"eva", "Eva"},
@@ -45,8 +45,8 @@ var firstNames = []struct{ key, name string }{
 	{"zara", "Zara"}, {"ruben", "Ruben"}, {"tuva", "Tuva"}, {"selma", "Selma"}, {"arno", "Arno"},
 }
 
-// The texts of posts, and below them those of mentions of the viewer, comments, messages and titles of shows. Some are
-// Chinese: a text may have any script.
+// The texts of posts, and below them the texts of mentions of the viewer, comments, messages and titles of shows. Some
+// are Chinese: a text may have any script.
 var posts = []string{
 	"First snow on the balcony this morning.", "The night train was on time. I want this in writing.", "Fresh bread, and the whole street knows.",
 	"Anybody else up for a swim before work?", "Finished the book. Now what?", "The cat has learned to open the fridge.",

@@ -2,7 +2,7 @@
 // features, and services/erasures runs the steps.
 //
 // A step is one transaction with a bounded amount of work, and is idempotent. All steps are repeated until a pass of them finds
-// nothing: what a request that was under way still adds is removed by the next pass.
+// nothing: rows that a request under way still adds are removed by the next pass.
 package erase
 
 import (
@@ -14,26 +14,27 @@ import (
 	"tidings/services/sql"
 )
 
-// At is the position of a run of a step. Key is the user's key, which no table of users has any more.
+// At is the position of a run of a step. Key is the user's key; the user's row in users is already deleted.
 type At struct {
 	User  services.UserID
 	Key   string
-	After int64 // where the run before ended; 0: the beginning
-	// Late says that this is not the first pass. Then the rest of removed things, which the jobs of other users have read meanwhile,
-	// is removed as well.
+	After int64 // where the previous run ended; 0: the beginning
+	// Late says that this is not the first pass. Then data that earlier passes kept for the jobs of other users, which have read it
+	// meanwhile, is removed as well.
 	Late bool
 }
 
-// Done is the outcome of a run of a step. It is recorded in the run's transaction, so that a step goes on after a crash where it ended.
+// Done is the outcome of a run of a step. It is recorded in the run's transaction, so that after a crash a step continues where it
+// ended.
 type Done struct {
 	Removed map[string]int // how many of each kind
-	After   int64          // where the next run goes on
+	After   int64          // where the next run continues
 	More    bool           // the step is not at its end
 	Waits   bool           // another pass is needed, after a while
 }
 
-// Step is one step. It writes in the transaction only: whatever else it did could not be undone with it, and a run is repeated
-// after a conflict.
+// Step is one step. Run writes only in the transaction: other effects could not be rolled back, and a run is repeated after a
+// conflict.
 type Step struct {
 	Name string // stored: unique and the same across releases
 	Run  func(ctx context.Context, tx *sql.Tx, at At) (Done, error)
@@ -41,26 +42,28 @@ type Step struct {
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
 const (
-	// Few enough that requests hardly notice the lock of SQLite's writer.
+	// Batch is small enough that requests hardly notice the lock of SQLite's writer.
 	Batch = 200
 	// Rows that are only passed over are much cheaper than rows that are removed.
 	reach = 10_000
 )
 
-// Rows is the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by which the
-// subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for rows that other counts include.
+// Rows returns the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by
+// which the subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for rows that other
+// counts include.
 func Rows(kind, table, column, keys string) Step {
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s WHERE %[2]s = $1 LIMIT $2)`, table, column, keys))
 	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
 		n, err := tx.Run(ctx, st, at.User, Batch)
-		// No position is needed: what was removed is not found again.
+		// No position is needed: removed rows are not found again.
 		return Done{Removed: Count(kind, n), More: n == Batch}, err
 	}}
 }
 
-// Sweep is the step that deletes the rows of a table that have the user in a column without an index: it walks along the first column
-// of the primary key. That reads the whole table, but a part at a time; an index for the sake of erasures would slow each write.
+// Sweep returns the step that deletes the rows of a table that have the user in a column without an index: it walks along the first
+// column of the primary key. That reads the whole table, but a part at a time; an index for the sake of erasures would slow each
+// write.
 func Sweep(kind, table, first, column string) Step {
 	bound := Bound(table, first)
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
@@ -89,8 +92,9 @@ func Bound(table, first string) func(ctx context.Context, tx *sql.Tx, after int6
 	}
 }
 
-// Found is the step that reads the next things of the user, at most Batch, and undoes them. find has the parameters of the user, the
-// position after which it looks, and the most to list. With bound, it is also given the end of the part of its table.
+// Found returns the step that reads the next things of the user, at most Batch, and undoes them. The parameters of find are the
+// user, the position after which it looks, and the limit. If bound is not nil, the fourth parameter is the end of a part of the
+// table.
 func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx, int64) (int64, bool, error),
 	undo func(ctx context.Context, tx *sql.Tx, at At, found []int64) (map[string]int, error)) Step {
 	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (done Done, err error) {
@@ -105,7 +109,7 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 		if err != nil {
 			return done, err
 		}
-		// There may be more: go on behind the last one that was found.
+		// There may be more: the next run continues after the last row that was found.
 		if len(found) == Batch {
 			end, last = found[Batch-1], false
 		}
@@ -117,7 +121,7 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 	}}
 }
 
-// Of is the step that a function does at once, as for a few rows. It is not bounded: do must not have a list that grows.
+// Of returns the step that calls do once, for a few rows. Nothing bounds it: do must not remove rows whose number can grow.
 func Of(name, kind string, do func(ctx context.Context, tx *sql.Tx, user services.UserID) (int, error)) Step {
 	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
 		n, err := do(ctx, tx, at.User)
@@ -125,7 +129,7 @@ func Of(name, kind string, do func(ctx context.Context, tx *sql.Tx, user service
 	}}
 }
 
-// Count is how many of a kind were removed; nil for none.
+// Count returns how many of a kind were removed; nil for none.
 func Count(kind string, n int) map[string]int {
 	if kind == "" || n == 0 {
 		return nil

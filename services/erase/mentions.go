@@ -8,18 +8,19 @@ import (
 	"tidings/services"
 )
 
-// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in small letters. A new kind
-// of payload with a user in another field has to add the field here, or erasures would leave the payload.
+// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in lower case. A new kind of
+// payload with a user in another field has to add the field here, or erasures would leave the payload.
 var userFields = map[string]bool{
 	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
 }
 
-// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It goes by
-// the names of fields, so that every feature's jobs are found by one function, and removes a job too many rather than one too few.
+// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It looks at
+// the names of fields, so that one function finds the jobs of all features. In doubt it reports true: an erasure removes a job too
+// many rather than one too few.
 func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 	number := services.UserIDText(user)
 	before, after, pair := strings.Cut(key, "/")
-	// The first part of a key of conversations is a conversation.
+	// The first part of the key of a chat job is a conversation and not a user.
 	if !strings.HasPrefix(kind, "chat.") && before == number || pair && after == number {
 		return true
 	}
@@ -28,7 +29,7 @@ func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 	decoder.UseNumber()
 	for {
 		var value any
-		// The end of the payload, or one that is not JSON and so has no user.
+		// The end of the payload, or a payload that is not JSON and so has no user.
 		if err := decoder.Decode(&value); err != nil {
 			return false
 		}
@@ -38,7 +39,8 @@ func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 	}
 }
 
-// holds reports whether a JSON value has the number where a user stands. A list takes the meaning of its field.
+// holds reports whether a JSON value has the number in a field of users. isUser says that the value itself is in such a
+// field.
 func holds(value any, number string, isUser bool) bool {
 	switch value := value.(type) {
 	case json.Number:

@@ -1,17 +1,18 @@
 // Package erasures removes users: a job runs the steps that the features declare, see services/erase.
 //
 // The transaction that begins an erasure deletes the row of the user. From then on nobody can read the user, the key is refused,
-// and what the user published is hidden. All the rest is removed by a job, one bounded transaction at a time; each records where
-// it ended, so that the job goes on from there when a process dies. The steps are repeated until a pass of them finds nothing,
-// because a request or a job that was under way may still add something. Then the key is forgotten, and is free again. On SQLite
-// the bytes of the deleted rows are overwritten at last, see scrub.
+// and everything that the user published is hidden. A job removes the other data, one bounded transaction at a time. Each
+// transaction records where it ended, so that the job continues there after the process dies. The steps are repeated until a
+// pass of them finds nothing, because a request or a job that was under way may still add something. Then the key is forgotten,
+// and is free again. On SQLite the bytes of the deleted rows are overwritten at the end, see scrub.
 //
-// The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's sockets
-// (learn, gone). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the next one.
-// After the last pass the erasure ends (end), or first goes through the steps of scrub, which erasures at the same time share (round).
+// The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's
+// sockets (learn, gone). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
+// next pass. After the last pass the erasure ends (end), or first goes through the steps of scrub, which erasures at the same time
+// share (round).
 //
 // On failure: a job that fails is tried again, and repeats nothing but the step that failed. When the job is dead, Begin for the
-// same key gives the erasure another one. The key stays refused until no row has anything of the user: nothing of a former user
+// same key gives the erasure another job. The key stays refused until no row has anything of the user: nothing of a former user
 // passes to the next user with the key.
 package erasures
 
@@ -40,17 +41,18 @@ const JobKind = "erase"
 // erasure: nodes read the pending erasures instead.
 const logKind = "erasure"
 
-// Config is what New needs.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	DB *sql.DB
-	// Redis and People hold copies of the user's facts, outside of the steps: the documents and the node cache.
+	// Redis and People hold copies of the user's facts that no step removes: the documents and the node cache.
 	Redis  *rdb.Projections
 	Jobs   *jobs.Engine
 	People *people.Memory
 	Log    *changelog.Follower
 	Clock  services.Clock
 	Logger *slog.Logger
-	// Steps are those of all features, in the order in which they run. Their names are stored, so a name means the same in every release.
+	// Steps are the steps of all features, in the order in which they run. Their names are stored, so a name means the same in
+	// every release.
 	Steps []erase.Step
 	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
 	Grace time.Duration
@@ -66,15 +68,16 @@ type Service struct {
 	mu      sync.Mutex
 	leaving map[services.UserID]bool // the users for whom Gone was called
 
-	// Of SQLite only; it has a lock of its own.
+	// scrubbing is used on SQLite only. It has a lock of its own.
 	scrubbing scrubbing
 }
 
-// Erasure is one erasure: what was removed so far, by kind. It stays readable by its name when it is done, without the user.
+// Erasure is one erasure, with the counts of removed things so far, by kind. It stays readable by its name when it is done,
+// without the user.
 type Erasure struct {
 	Name    string // by which ByName finds it
 	BeganAt time.Time
-	DoneAt  time.Time // zero: it goes on
+	DoneAt  time.Time // zero while the erasure goes on
 	Removed map[string]int
 }
 
@@ -89,7 +92,7 @@ func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, places: map[string]int{}, leaving: map[services.UserID]bool{}}
 	for i, step := range cfg.Steps {
 		if _, taken := s.places[step.Name]; taken {
-			// A stored position could mean either of them.
+			// If two steps had the same name, a stored position could mean either step.
 			panic("erasures: two steps are named " + step.Name)
 		}
 		s.places[step.Name] = i
@@ -99,7 +102,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Begin begins to erase the user of a key. Until the erasure ends, Begin returns how far it is. NOT_FOUND if nobody has the key.
+// Begin begins to erase the user of a key. If the erasure has already begun, Begin returns its present state. The error is
+// NOT_FOUND if nobody has the key.
 func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	erasure, user, err := Begin(ctx, s.cfg.DB, key)
 	if err == nil && user != 0 {
@@ -109,8 +113,8 @@ func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	return erasure, err
 }
 
-// Begin begins to erase the user of a key, and leaves the rest to the nodes that serve the database: the command line calls it
-// beside a server. user is 0 if the erasure had begun before.
+// Begin begins to erase the user of a key, and leaves the later steps to the nodes that serve the database. The command line
+// calls it while a server runs. user is 0 if the erasure had begun before.
 func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user services.UserID, err error) {
 	if err := services.CheckUserKey(key); err != nil {
 		return erasure, 0, err
@@ -137,8 +141,8 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 	return erasure, user, err
 }
 
-// begin deletes the row of a user, and leaves the rest to a job. Both are one transaction: there is no moment in which a user is
-// neither readable nor being removed.
+// begin deletes the row of a user, and enqueues the job that removes the other data. Both are one transaction: at no moment is a
+// user neither readable nor being removed.
 func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (Erasure, error) {
 	erasure := Erasure{Name: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
 	if _, err := tx.Run(ctx, insertErasure, erasure.Name, user, key, tx.Now, "", "{}"); err != nil {
@@ -151,14 +155,14 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
 		return erasure, err
 	}
-	// And each closes the user's sockets and forgets the ID of the key, see learn.
+	// Each node also closes the user's sockets and forgets the ID of the key, see learn.
 	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return erasure, err
 	}
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
-// begun is the erasure of a key, if it has not ended. If its job is dead, begun enqueues another one.
+// begun returns the erasure of a key, if it has not ended. If its job is dead, begun enqueues another job.
 func begun(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
 	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
 		return erasure, found, err
@@ -170,12 +174,12 @@ func begun(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found 
 	return erasure, true, jobs.Revive(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
-// ByName is an erasure; found is false if there is none.
+// ByName returns the erasure of a name; the second result is false if there is none.
 func (s *Service) ByName(ctx context.Context, name string) (Erasure, bool, error) {
 	return ByName(ctx, s.cfg.DB, name)
 }
 
-// ByName is an erasure; found is false if there is none.
+// ByName returns the erasure of a name; the second result is false if there is none.
 func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, found bool, err error) {
 	if services.CheckName(name) != nil { // PostgreSQL refuses a NUL
 		return erasure, false, nil
@@ -184,9 +188,9 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 }
 
 // learn makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
-// node has missed entries: so it reads all erasures that go on and not one.
+// node has missed entries: so it reads all erasures that go on.
 func (s *Service) learn(ctx context.Context) error {
-	// The documents of all users: an erasure that has ended meanwhile no longer names its user.
+	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
 	err := s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
@@ -221,7 +225,7 @@ func (s *Service) gone(user services.UserID, key string) {
 	}
 }
 
-// Kinds are the names of the kinds of which something was removed, sorted.
+// Kinds returns the names of the kinds of which something was removed, sorted.
 func (e Erasure) Kinds() []string {
 	kinds := []string{}
 	for kind, n := range e.Removed {

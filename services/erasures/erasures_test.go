@@ -67,13 +67,13 @@ func (w *world) end(erasure Erasure) Erasure {
 	return Erasure{}
 }
 
-// nothing is a step that finds nothing.
+// nothing returns a step that finds nothing.
 func nothing(name string) erase.Step {
 	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) { return erase.Done{}, nil }}
 }
 
-// A request that was under way when the erasure began adds something within the grace, behind a pass that is as long as the grace. The
-// pass found nothing, but it is not the last one.
+// A request that was under way when the erasure began adds something within the grace, after the step that would remove it. The
+// pass outlasts the grace and finds nothing, but it is not the last one.
 func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 	var w *world
 	left, runs := 1, 0
@@ -95,8 +95,8 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 	}
 }
 
-// A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node forgets
-// it again, long before the end, and closes what was opened with it.
+// A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node
+// forgets it again, long before the end, and closes the sockets that were opened with it.
 func TestANodeForgetsAUserWhoIsLeavingAgain(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
 	w.Memory.People.KeepNumber(leaver, w.user)
@@ -134,7 +134,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	if err := read(); err == nil {
 		t.Error("the document is kept")
 	}
-	// A node that was away during the whole erasure still has it, and finds entries of the log that name nobody.
+	// A node that was away during the whole erasure still has the document, and finds entries of the log that name nobody.
 	w.Server.Do("ACL", "SETUSER", "default", "+hgetall")
 	w.end(erasure)
 	_, err = w.Projector.RebuildDocument(t.Context(), w.user)
@@ -148,8 +148,8 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	}
 }
 
-// A node that does not read the log while a user is erased, such as one that hangs, later finds entries that name nobody. It forgets all
-// users, so it does not take the ID in its cache for that of the user who has the key now.
+// A node that does not read the log while a user is erased, such as one that hangs, later finds entries that name nobody. It
+// forgets all users, so it does not use the cached ID for the user who has the key now.
 func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, people.EraseLog(people.LogProfile, nodecache.LogPull))
 	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
@@ -182,8 +182,8 @@ func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 	}
 }
 
-// An erasure whose job is dead, because of an error that has been mended since, goes on when it is asked for again. While it has a job,
-// asking for it adds none.
+// An erasure whose job is dead, because of an error that has been corrected since, continues when it is requested again. While it
+// has a job, another request adds no job.
 func TestToAskAgainRevivesAnErasure(t *testing.T) {
 	broken := true
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
@@ -216,7 +216,7 @@ func TestToAskAgainRevivesAnErasure(t *testing.T) {
 	}
 }
 
-// Of several concurrent requests one begins the erasure, and the others return the same one.
+// One of several concurrent requests begins the erasure, and the others return the same erasure.
 func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}, nothing("nothing"))
 	for range 10 {

@@ -9,19 +9,19 @@ import (
 )
 
 var (
-	// The first pass begins at a step without a name, which is the first one: see step.
+	// The first pass begins with an empty step name, which means the first step: see step.
 	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
 
 	// Without the row no statement that joins users shows anything of the user.
 	deleteUser = sql.NewStatement("delete a user", `DELETE FROM users WHERE number = $1`)
 
-	// The lock makes concurrent requests wait for the one that deletes the row.
+	// The lock makes concurrent requests wait for the request that deletes the row.
 	lockKey = sql.NewStatement("lock a user by key", `SELECT number FROM users WHERE key = $1 {for update}`)
 
 	erasureByName = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
 
-	// The key is '' in erasures that are done, of which there may be any number; the index has the others only.
+	// The key is '' in erasures that are done. There may be any number of them, and the index leaves them out.
 	erasureByKey = sql.NewStatement("the erasure of a key", `SELECT id, began_at, done_at, counts FROM erasures WHERE key = $1 AND key <> ''`)
 
 	// The lock waits for the end of an erasure that is being committed.
@@ -30,11 +30,11 @@ var (
 	// An erasure whose key was freed already is in the scrub, and has nothing left that a node could know.
 	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
 
-	// Number 0 is an erasure that is done.
+	// user_number is 0 in an erasure that is done.
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
 
-	// By the ID that lock has read: the row is locked.
+	// The ID was read by lock, which has locked the row.
 	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
 	// The row that stays has counts and times, and does not name the user.
@@ -54,8 +54,8 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
 }
 
-// lock reads how far the erasure of a user is, and keeps other workers from moving it until this transaction ends: two workers
-// may have the job when the lease of one ran out. errNone if there is no erasure.
+// lock reads how far the erasure of a user has come, and keeps other workers from changing that until this transaction ends:
+// two workers may have the job when the lease of one ran out. It returns errNone if there is no erasure.
 func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
 	var began int64
 	var counts string
@@ -70,7 +70,7 @@ func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (a
 	return at, json.Unmarshal([]byte(counts), &at.counts)
 }
 
-// save writes how far an erasure is, in the transaction of what was removed: so the counts are exact after a crash too.
+// save writes how far an erasure has come, in the transaction of the removal: so the counts are exact even after a crash.
 func (s *Service) save(ctx context.Context, tx *sql.Tx, at place) error {
 	counts, err := json.Marshal(at.counts)
 	if err != nil {

@@ -7,22 +7,23 @@ import (
 	"tidings/services/sql"
 )
 
-// roundHeld is how long a round stands still until another erasure begins one of its own. Its leader's job may have died, or wait
-// long for a worker.
+// roundHeld is how long a round stands still until another erasure begins a round of its own. Its leader's job may have died, or
+// wait long for a worker.
 const roundHeld = time.Minute
 
 // round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it
 // began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round. Without
-// rounds, twenty erasures at once would read a large file twenty times. After a restart an erasure ends its round alone.
+// rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the step
+// ends it alone.
 type round struct {
 	leader       string   // whose job scrubs; "" while there is no round
 	serves       []string // the erasures, the leader among them
 	began, moved time.Time
-	busy         bool // the leader's job is in a part now, which takes long on a large file that is checked for damage
+	busy         bool // the leader's job scrubs a part now; the first part also checks a large file for damage, which takes long
 }
 
 var (
-	// after is 0 only in erasures that have not begun the step: the others end it alone.
+	// after is 0 only in erasures that have not begun the step: the other erasures end the step alone.
 	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
 
 	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
@@ -42,7 +43,7 @@ func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err e
 		r.busy = true
 		return 0, nil
 	case r.leader != "" && (r.busy || now.Sub(r.moved) < roundHeld) && at.after == 0:
-		// The more erasures there are, the less often each asks.
+		// The more erasures wait, the less often each of them asks.
 		return min(time.Second+time.Duration(len(r.serves))*20*time.Millisecond, longestWait), nil
 	case at.after > 0: // the erasure had begun the step before this node started, or stood still
 		return 0, nil
@@ -54,7 +55,7 @@ func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err e
 	return 0, err
 }
 
-// pause notes that the leader's job has ended a part. From then on the round stands still until its next one.
+// pause notes that the leader's job has ended a part. From then on the round stands still until the job begins the next part.
 func (s *Service) pause(erasure string) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
@@ -63,7 +64,7 @@ func (s *Service) pause(erasure string) {
 	}
 }
 
-// leave ends the round of an erasure, so that the next erasure may begin one. An erasure without a round leaves none.
+// leave ends the round of an erasure, so that the next erasure may begin one. It does nothing if the erasure leads no round.
 func (s *Service) leave(erasure, step string) {
 	s.scrubbing.Lock()
 	ended := s.scrubbing.round

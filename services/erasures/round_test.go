@@ -58,7 +58,7 @@ func newCrowd(t *testing.T, users int) *crowd {
 	return c
 }
 
-// left is how many erasures go on.
+// left returns how many erasures go on.
 func (c *crowd) left() (left int) {
 	c.TB.Helper()
 	for _, erasure := range c.erasures {
@@ -84,7 +84,7 @@ func (c *crowd) end(often func()) {
 	c.TB.Fatalf("%d erasures do not end", c.left())
 }
 
-// rounds is how many rounds over the file have ended.
+// rounds returns how many rounds over the file have ended.
 func (c *crowd) rounds() int {
 	return strings.Count(c.said.String(), "a round over the database's file has ended")
 }
@@ -106,8 +106,8 @@ func (c *crowd) assertNothingLeft() {
 	}
 }
 
-// Concurrent erasures share the rounds over the file: twenty take the two rounds of one erasure, and at most two more for those that came
-// too late for its first.
+// Concurrent erasures share the rounds over the file: twenty need the two rounds that one erasure needs, and at most two more for
+// the erasures that came too late for the first round.
 func TestErasuresShareRounds(t *testing.T) {
 	c := newCrowd(t, 20)
 	c.end(func() {})
@@ -117,7 +117,7 @@ func TestErasuresShareRounds(t *testing.T) {
 	}
 }
 
-// An erasure that comes to the scrub during a round is served by the next round, and not by the rest of this one.
+// An erasure that comes to the scrub during a round is served by the next round, and not by this one.
 func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	c := newCrowd(t, 2)
 	comes := func(erasure string) {
@@ -153,7 +153,8 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	}
 }
 
-// A node that restarts in the middle of a round does not know it any more: its leader ends it alone, and the others have one of their own.
+// A node that restarts in the middle of a round forgets the round: its leader ends the step alone, and the other erasures have a
+// new round.
 func TestARoundOutlivesItsNode(t *testing.T) {
 	c := newCrowd(t, 5)
 	restarts := 0

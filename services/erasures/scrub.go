@@ -20,23 +20,25 @@ const (
 	emptyLog   = "empty the log"
 )
 
-// A reader that takes long, such as a backup, holds the log back. The erasure does not wait for it for ever.
+// While a long read, such as a backup, is in progress, the log cannot be emptied. The erasure waits for it only for a
+// bounded time.
 const (
 	logTries = 30
 	logWait  = time.Second // between two tries
-	logPages = 16384       // that are written between two tries to empty the log: about 64 MB
+	logPages = 16384       // written between two tries to empty the log: about 64 MB
 )
 
-// scrubs reports whether the erasure is at one of these steps, which are no steps of features.
+// scrubs reports whether the erasure is at one of these steps, which belong to no feature.
 func (at place) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
 
-// scrubbing is the state that this node's erasures share: one at a time scrubs. SQLite serves one process, so this node has all erasures.
+// scrubbing is the state that this node's erasures share: only one erasure scrubs at a time. SQLite serves one process, so this
+// node has all erasures.
 type scrubbing struct {
 	sync.Mutex
-	logged int // pages that were written since the log was emptied
-	held   int // tries to empty it since
+	logged int // pages written since the log was last emptied
+	held   int // failed tries to empty the log since then
 	round  round
 }
 
@@ -55,7 +57,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 		return false, wait, err
 	}
 	next, ended, serves := at, false, s.served(at.id)
-	// Find where the erasure goes on. A scrub that is given up goes to the log, past the second round.
+	// Find the next step. A scrub that is given up skips the second round and goes on with emptyLog.
 	switch next.after = part.Next; {
 	case given != "":
 		next.step, ended = emptyLog, true
@@ -92,7 +94,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 	return false, 0, err
 }
 
-// emptyLog is the last step of scrub: the log has the pages as they were before they were overwritten. In this step at.after counts the
+// emptyLog is the last step of scrub: the log still has the old content of the overwritten pages. In this step at.after counts the
 // tries.
 func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
 	emptied, fault := s.cfg.DB.EmptyLog(ctx)
@@ -114,7 +116,7 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) 
 }
 
 // moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether it did.
-// Scrubbing needs it, because its work is done outside of the transaction that records it.
+// Scrubbing needs this, because its work is done outside of the transaction that records it.
 func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) (moved bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)
@@ -129,7 +131,8 @@ func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do
 // scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not understood, or a
 // reader holds the log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
 func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, given string, wait time.Duration, err error) {
-	// The check comes before the first page is overwritten, because a scrub may damage a damaged file further. It reads the whole file.
+	// The file is checked before the first page is overwritten, because a scrub may damage a damaged file further. The check
+	// reads the whole file.
 	if at.step == scrubFile && at.after == 0 {
 		damage, err := s.cfg.DB.Damage(ctx)
 		if damage != "" && s.cfg.Logger != nil {
@@ -142,7 +145,8 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 	now := &s.scrubbing
 	now.Lock()
 	defer now.Unlock()
-	// Overwritten pages are in the log until it is emptied. Without this a scrub of a large file would double it on the disk.
+	// Overwritten pages are in the log until it is emptied. Without this bound, the log of a large file would become as large
+	// as the file.
 	if now.logged >= logPages {
 		emptied, err := s.cfg.DB.EmptyLog(ctx)
 		switch {

@@ -17,7 +17,7 @@ import (
 
 var rowsToHold = sql.NewStatement("rows that the test holds", `SELECT name FROM counters`)
 
-// at is the step at which the erasure is.
+// at returns the step at which the erasure is.
 func (w *world) at() string {
 	w.TB.Helper()
 	rows, err := w.Store.Lines(w.TB.Context(), `SELECT step FROM erasures`)
@@ -37,8 +37,8 @@ func (w *world) runOneSecond(erasure Erasure) Erasure {
 	return now
 }
 
-// A reader that never ends, as a backup that hangs, holds the write-ahead log. The erasure ends all the same, after some tries, and the
-// server's log says so; a reader that ends in time is only waited for.
+// A reader that never ends, such as a backup that hangs, holds the write-ahead log. The erasure still ends, after some tries,
+// and the server's log says so. If the reader ends in time, the erasure waits for it and logs nothing.
 func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer
@@ -47,7 +47,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 		w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		erasure := w.begin()
 		tries := 0
-		held := func(scan func(...any) error) error { // the rest of the rows is not read yet
+		held := func(scan func(...any) error) error { // the other rows are not read yet
 			if tries > 0 {
 				return nil
 			}
@@ -103,8 +103,8 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	}
 }
 
-// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader, goes on once the reader
-// has ended, and is given up otherwise.
+// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader. It continues if
+// the reader ends, and is given up otherwise.
 func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer

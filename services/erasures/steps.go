@@ -24,10 +24,11 @@ type place struct {
 }
 
 const (
-	stepsAtOnce = 200 // in one run of the job: other bulk work comes between
-	// A pass that follows at once would often find what the jobs of the pass before are about to remove.
-	passAfter = time.Second // the least time between two passes, so that the jobs of the first are done
-	// After many passes something adds again and again: it must not keep a worker busy.
+	stepsAtOnce = 200 // in one run of the job: other bulk work runs between the runs
+	// A pass that follows at once would often find data that the jobs of the previous pass are about to remove.
+	passAfter = time.Second // the least time between two passes, so that the jobs of the first pass are done
+	// The wait after a pass grows with the number of passes, up to this: if something adds data again and again, the erasure
+	// must not keep a worker busy.
 	longestWait = time.Minute
 )
 
@@ -45,7 +46,7 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	for range stepsAtOnce {
 		at, done, err := s.step(ctx, user)
 		wait := time.Duration(0)
-		// step does nothing for these: they need more than one transaction.
+		// step leaves the steps of scrub alone, because they need more than one transaction.
 		if err == nil && at.scrubs() && !at.ended && !done {
 			done, wait, err = s.scrub(ctx, user, at)
 		}
@@ -60,7 +61,7 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 			if s.cfg.Logger != nil && at.id != "" {
 				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
 			}
-			return s.cfg.Redis.Erase(ctx, user) // should this fail, the job comes again
+			return s.cfg.Redis.Erase(ctx, user) // if this fails, the job is repeated
 		case at.ended:
 			wait = min(passAfter*time.Duration(at.pass), longestWait)
 		}
@@ -71,7 +72,7 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	return s.again(ctx, job, user, 0)
 }
 
-// again replaces the job by one that goes on after a while.
+// again replaces the job by a job that continues the erasure after wait.
 func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID, wait time.Duration) error {
 	next := jobs.UserKeyed(JobKind, user)
 	if wait > 0 {
@@ -94,7 +95,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 		if at.scrubs() {
 			return nil
 		}
-		index := s.places[at.step] // 0 for a step of another version: all of them can be repeated
+		index := s.places[at.step] // 0 for a step of another release: all steps then run again, which does no harm
 		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
@@ -103,7 +104,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 			at.counts[kind] += n
 			at.found += n
 		}
-		// A step that waits for others counts as one that found something: this pass cannot be the last.
+		// A step that waits counts as if it had found something, so that this pass cannot be the last.
 		if result.Waits {
 			at.found++
 		}
@@ -133,9 +134,9 @@ func (s *Service) end(ctx context.Context, tx *sql.Tx, at place) error {
 	return err
 }
 
-// nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the erasure
-// began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it finds
-// nothing: a request may still add something behind it.
+// nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the
+// erasure began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it
+// finds nothing: a request may still add something after it.
 func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *place) error {
 	at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
 	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {

@@ -1,11 +1,11 @@
-// Package export writes everything that SQL holds of a user, one JSON object in a line each.
+// Package export writes everything that SQL holds about a user, one JSON object per line.
 //
 // Each feature lists its kinds of lines, and services/node lists the features; a test there finds a table that no feature
-// exports. Write passes all of them: each kind of lines is one snapshot, and memory use does not grow with their number.
-// Reader.Page reads them in pages; a line that is there throughout is on exactly one page.
+// exports. Write passes all lines: the lines of one kind are one snapshot, and memory use does not grow with the number of
+// lines. Reader.Page reads the lines in pages; a line that exists during the whole export is on exactly one page.
 //
 // A line is made in three steps: a statement of its Kind reads the row, line gives each column the form that the kind declares,
-// and emit gets the text. Nothing is cached or kept, so an export is as new as its reading.
+// and emit gets the text. Nothing is cached: each line is as new as its reading.
 //
 // On failure: the reader has a part of the lines and an error; a page can be asked for again with the same position.
 package export
@@ -26,19 +26,19 @@ import (
 
 // Kind is one kind of lines. Each row of its statements is one line; the user is the parameter $1, and other users are given by
 // their keys, because IDs of users mean nothing outside. The lines have an order by columns that do not change, so that a page
-// goes on exactly where the one before ended.
+// begins exactly where the previous page ended.
 type Kind struct {
 	name      string
 	fields    string              // NAME FORM, NAME FORM for the columns, in their order; see forms
 	keys      []string            // the types of the columns that order the lines, BIGINT or TEXT; none: there is one line at most
-	Statement sql.Statement       // the lines from the first on: of the user $1, at most $2
-	onward    sql.Statement       // those after the keys $2 and following; the last parameter is the limit
-	enums     map[string][]string // further forms: the texts of numbers from 0 on
+	Statement sql.Statement       // selects at most $2 lines of the user $1, from the first line on
+	onward    sql.Statement       // selects the lines after the keys $2, $3 and so on; the last parameter is the limit
+	enums     map[string][]string // an additional form: its texts for the numbers 0, 1, 2, ...
 }
 
-// NewKind declares a kind of lines. fields are "NAME FORM, NAME FORM" for the columns, in their order. order is "COLUMN TYPE, COLUMN TYPE" for
-// the columns that order the lines; together they differ for every line. It is "" for a kind of one line at most. text is a SELECT that ends
-// with its WHERE. It is for package variables.
+// NewKind declares a kind of lines. fields are "NAME FORM, NAME FORM" for the columns, in their order. order is "COLUMN TYPE,
+// COLUMN TYPE" for the columns that order the lines; together they differ for every line. order is "" for a kind of one line at
+// most. text is a SELECT that ends with its WHERE. NewKind is for package variables.
 func NewKind(name, fields, order, text string) Kind {
 	kind := Kind{name: name, fields: fields}
 	if order == "" {
@@ -53,10 +53,11 @@ func NewKind(name, fields, order, text string) Kind {
 		values = append(values, fmt.Sprintf("CAST($%d AS %s)", i+2, form))
 	}
 	keys := strings.Join(columns, ", ")
-	// The keys come first, and are no part of the line.
+	// The key columns are selected first. They are not part of the line.
 	text = strings.Replace(text, "SELECT ", "SELECT "+keys+", ", 1)
 	kind.Statement = sql.NewStatement("export "+name, fmt.Sprintf("%s ORDER BY %s LIMIT $2", text, keys))
-	// A comparison of rows walks the index from the position on; OFFSET would read all lines before it, and miss some that move.
+	// A comparison of rows walks the index from the position on; OFFSET would read all lines before the position, and would miss
+	// lines after earlier lines were deleted.
 	kind.onward = sql.NewStatement("export "+name+" onward", fmt.Sprintf("%s AND (%s) > (%s) ORDER BY %s LIMIT $%d", text, keys, strings.Join(values, ", "), keys, len(columns)+2))
 	return kind
 }
@@ -102,7 +103,7 @@ var forms = map[string]func(value int64, text string) any{
 	"outOfTotal": totalForm(false),
 }
 
-// sourcesThat are the sources that meet a condition, by name.
+// sourcesThat returns the sources that meet a condition, by name.
 func sourcesThat(meets func(services.Source) bool) []services.Source {
 	names := []services.Source{}
 	for _, source := range services.Sources {
@@ -114,7 +115,7 @@ func sourcesThat(meets func(services.Source) bool) []services.Source {
 	return names
 }
 
-// totalForm lists the sources that count in the total, or those that do not.
+// totalForm lists the sources that count in the total, or the sources that do not.
 func totalForm(in bool) func(int64, string) any {
 	return func(turned int64, _ string) any {
 		policy := services.DisplayPolicy{Turned: services.UnpackSources(uint64(turned))}
@@ -122,14 +123,14 @@ func totalForm(in bool) func(int64, string) any {
 	}
 }
 
-// placeForm writes an ID of a type; 0 is none.
+// placeForm returns the form of an ID of a type; 0 means no ID.
 func placeForm(kind string) func(int64, string) any {
 	return func(value int64, _ string) any {
 		return orNull(services.GlobalID(kind, services.PostID(value).String()), value == 0)
 	}
 }
 
-// orNull is a text, or null for nothing.
+// orNull returns the text, or null if the flag nothing is set.
 func orNull(text string, nothing bool) any {
 	if nothing {
 		return nil
@@ -137,17 +138,17 @@ func orNull(text string, nothing bool) any {
 	return text
 }
 
-// jsonOrNull is a text of JSON as it is, or null for none.
+// jsonOrNull returns stored JSON unchanged, or null for an empty text.
 func jsonOrNull(text string) any {
 	if text == "" {
 		return nil
 	}
-	// It was checked when it was stored.
+	// The text was checked when it was stored.
 	return json.RawMessage(text)
 }
 
 // Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit
-// ends it. The lines have the keys and ids of others with whom the user interacted, and no data of the others.
+// ends it. The lines have the keys and ids of other users with whom the user interacted, and no other data of them.
 func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
 	for _, kind := range kinds {
 		err := kind.each(ctx, db, user, nil, math.MaxInt64, func(line []byte, _ []any) error { return emit(line) })
@@ -158,8 +159,9 @@ func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kin
 	return nil
 }
 
-// each passes up to limit lines of a user after some keys, nil from the first on, to emit, with the keys of each. An error of
-// emit ends it and is returned as it is, because Page compares it with its own; the engine would wrap it.
+// each passes up to limit lines of a user, each with its keys, to emit: the lines after the keys in after, or from the first
+// line on if after is nil. An error of emit ends it and is returned unwrapped, because Page compares it with errFull; the
+// engine would wrap it.
 func (k Kind) each(ctx context.Context, db sql.Reader, user services.UserID, after []any, limit int64, emit func(line []byte, keys []any) error) error {
 	statement, args := k.Statement, []any{user}
 	if after != nil {
@@ -206,7 +208,7 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 	for i, field := range fields {
 		name, form, _ := strings.Cut(field, " ")
 		var shown any
-		// A NULL has no value to give a form.
+		// A NULL needs no form.
 		if values[i] != nil {
 			number, text := columnValue(values[i])
 			shown = k.shown(form, number, text)
@@ -221,7 +223,8 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 	return printed.Bytes(), keys, nil
 }
 
-// shown is a column in a form. A form that is not declared panics: the test that exports every kind finds it.
+// shown returns the value of a column in a form. A form that is not declared panics: the test that exports every kind finds
+// it.
 func (k Kind) shown(form string, number int64, text string) any {
 	if texts, found := k.enums[form]; found {
 		return texts[number]
@@ -229,7 +232,7 @@ func (k Kind) shown(form string, number int64, text string) any {
 	return forms[form](number, text)
 }
 
-// columnValue is a column in the form in which the engines' drivers return it: a number or a text.
+// columnValue returns a column in the form in which the engines' drivers return it: a number or a text.
 func columnValue(value any) (number int64, text string) {
 	switch value := value.(type) {
 	case int64:

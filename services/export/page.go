@@ -19,11 +19,12 @@ const (
 	keyText   = "TEXT"
 )
 
-// pageBytes is the length from which on a page has no further line, so that a page of long texts fits into an answer. The line
-// that passes it is still on the page: every page has one line at least, and so the export comes to its end.
+// pageBytes is the length at which a page gets no further line, so that a page of long texts fits into an answer. The line
+// that exceeds it is still on the page: every page has at least one line, and so the export comes to its end.
 const pageBytes = 1 << 20
 
-// Reader reads exports in pages. It keeps nothing between them: the position says it all, so any node can read the next page.
+// Reader reads exports in pages. It keeps nothing between them: the position is the whole state, so any node can read the
+// next page.
 type Reader struct {
 	DB    sql.Reader
 	Kinds []Kind
@@ -40,9 +41,9 @@ type Line struct {
 // errFull ends a page.
 var errFull = errors.New("the page is full")
 
-// Page reads up to size lines of a user after a position, "" from the first line on, in the order of Write. A page of long lines is shorter.
-// more reports whether there are lines after it. The error is INVALID if after is not a position. Nothing is locked between
-// pages: a line that comes or goes meanwhile may be missed, and any other line is on exactly one page.
+// Page reads up to size lines of a user after a position, "" from the first line on, in the order of Write. A page of long lines is
+// shorter. more reports whether there are lines after the page. The error is INVALID if after is not a position. Nothing is locked
+// between pages: a line that is added or removed meanwhile may be missed, and any other line is on exactly one page.
 func (r Reader) Page(ctx context.Context, user services.UserID, after string, size int) (lines []Line, more bool, err error) {
 	at, keys, err := r.position(after)
 	if err != nil {
@@ -51,7 +52,7 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	length := 0
 	for i := at; i < len(r.Kinds); i++ {
 		kind := r.Kinds[i]
-		// One line more than there is room for tells whether there are more.
+		// It reads one line more than the page has room for, to learn whether there are more.
 		err := kind.each(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
 			if len(lines) == size || length >= pageBytes {
 				return errFull
@@ -102,13 +103,14 @@ func (r Reader) position(text string) (kind int, after []any, err error) {
 		}
 		after = append(after, key)
 	}
-	if after == nil { // the one line of its kind was read
+	if after == nil { // the only line of this kind was read
 		kind++
 	}
 	return kind, after, nil
 }
 
-// keyOf is a value of JSON as a key of a type. PostgreSQL refuses a text with a NUL.
+// keyOf converts a JSON value to a key of the type form; fits is false if it has another type. PostgreSQL refuses a text with
+// a NUL.
 func keyOf(form string, value any) (key any, fits bool) {
 	switch value := value.(type) {
 	case json.Number:

@@ -1,5 +1,4 @@
-// Package leases gives each row of a table to one node at a time, which works on it: a webhook, the devices of Web
-// Push.
+// Package leases gives each row of a table to one node at a time, which works on it, for example on a webhook.
 //
 // It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as the holder begins no
 // work that may last beyond Until, and records its results only while the row still has its token.
@@ -7,9 +6,9 @@
 // On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains
 // releases its rows at once. While SQL does not answer, the work waits.
 //
-// The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a goroutine of its own. The
-// worker first calls Hold, by which the nodes compete: one of them gets the row, the others get ErrDeposed and end. The
-// winner calls Hold again before each piece of work, which renews the lease in time.
+// The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a separate goroutine. The
+// worker first calls Hold, by which the nodes compete: one node gets the row, and the workers of the other nodes get
+// ErrDeposed and end. The winner calls Hold again before each piece of work, which renews the lease in time.
 package leases
 
 import (
@@ -34,18 +33,18 @@ const (
 // ErrDeposed ends the work on a row that another node holds, or that is gone.
 var ErrDeposed = services.Errorf(services.Unavailable, "another node does the work")
 
-// Table is the statements of a table with the columns name, token, until_us and node.
+// Table has the statements for a table with the columns name, token, until_us and node.
 type Table struct{ free, take, resign sql.Statement }
 
-// NewTable makes the statements of a table, whose rows are called what.
+// NewTable makes the statements of a table. what names the rows in the names of the statements.
 func NewTable(what, table string) Table {
 	return Table{
-		// A row with this node's token is among them, so that a node resumes a row of its own whose worker has ended.
+		// A row with this node's token is one of these rows, so that a node resumes a row of its own whose worker has ended.
 		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
 			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
 		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET token = $2, node = $3, until_us = {database clock} + $4 WHERE name = $1 AND (token = $2 OR until_us < {database clock})`, table)),
-		// The token stays: only its owner compares with it, and the time makes the row free.
+		// The token stays: only its owner compares with it, and until_us = 0 makes the row free.
 		resign: sql.NewStatement("resign as the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET until_us = 0 WHERE name = $1 AND token = $2`, table)),
 	}
@@ -53,17 +52,17 @@ func NewTable(what, table string) Table {
 
 // Worker works on one row. Only one goroutine calls it.
 type Worker interface {
-	// Step does some work and returns how long to wait before the next. With ErrDeposed it is not called again.
+	// Step does some work and returns how long to wait before the next step. After ErrDeposed Step is not called again.
 	Step(ctx context.Context) (wait time.Duration, err error)
-	// Resign ends the work: this node stops.
+	// Resign ends the work because this node stops.
 	Resign(ctx context.Context)
 }
 
-// Config is what a pool needs.
+// Config has the dependencies and settings of a pool.
 type Config struct {
 	DB    *sql.DB
 	Table Table
-	What  string // what the log calls the rows
+	What  string // the name of the rows in the log
 	Node  string // the name of this node
 	Lease time.Duration
 	On    func() bool // whether this node works at all
@@ -95,7 +94,7 @@ func (p *Pool) Wake() {
 	}
 }
 
-// Running is how many rows this node works on.
+// Running returns how many rows this node works on.
 func (p *Pool) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +136,7 @@ func (p *Pool) Free(ctx context.Context) ([]string, error) {
 	return sql.Column[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
 }
 
-// begin records that this node works on a row. It returns false if the node does so already.
+// begin records that this node works on a row. It returns false if the node already works on the row.
 func (p *Pool) begin(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,22 +184,22 @@ func (p *Pool) work(ctx context.Context, name string) {
 type Held struct {
 	p    *Pool
 	Name string
-	// Both are zero until Hold has succeeded.
+	// renewAt and until are zero until Hold has succeeded.
 	renewAt time.Time // by the machine's clock, as is until
 	until   time.Time
 }
 
-// Row is a row that is not held yet.
+// Row returns a row that is not held yet.
 func (p *Pool) Row(name string) *Held { return &Held{p: p, Name: name} }
 
-// Token is the token of the row while this node holds it.
+// Token returns the token of the row while this node holds it.
 func (h *Held) Token() string { return h.p.token }
 
-// Until is the end of the lease, or earlier.
+// Until returns the end of the lease, or earlier.
 func (h *Held) Until() time.Time { return h.until }
 
-// Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. ErrDeposed if another node holds the
-// row, if the row is gone, or if this node does not work.
+// Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. It returns ErrDeposed if
+// another node holds the row, if the row is gone, or if On returns false.
 func (h *Held) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(h.renewAt) {
@@ -221,7 +220,7 @@ func (h *Held) Hold(ctx context.Context) error {
 	if !leads {
 		return ErrDeposed
 	}
-	// The lease began after now, by whatever clock: counted from now, until is never too late.
+	// now was read before the lease began, so until is never later than the end of the lease.
 	h.renewAt, h.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
 	return nil
 }

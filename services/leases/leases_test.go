@@ -113,7 +113,7 @@ func (p *painter) Resign(ctx context.Context) {
 	p.held.Resign(ctx)
 }
 
-// count is how many of some paintings a node has worked on.
+// count returns how many of some paintings a node has worked on.
 func (s *studio) count(node string, paintings ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,8 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 	})
 }
 
-// A node that crashed holds its row until the lease ends, and not longer. When it comes back it learns that it is deposed, and its Resign
-// does not end the lease of the other node.
+// A node that crashed holds its row until the lease ends, and not longer. When the node comes back, its Hold returns ErrDeposed,
+// and its Resign does not end the lease of the other node.
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	each(t, []string{"a"}, func(s *studio) {
@@ -181,7 +181,7 @@ func TestALeaseEndsByItself(t *testing.T) {
 	})
 }
 
-// A lease is renewed while its work goes on, by the node that has it.
+// The node that has a lease renews it while the work continues.
 func TestALeaseIsRenewed(t *testing.T) {
 	each(t, []string{"a"}, func(s *studio) {
 		held := s.pool("node", 200*time.Millisecond).Row("a")
@@ -197,7 +197,8 @@ func TestALeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A step that fails is tried again after a pause. One that is deposed ends the work, which begins again when the row is free.
+// A step that fails is tried again after a pause. A step that returns ErrDeposed ends the work, which begins again when the
+// row is free.
 func TestFailedSteps(t *testing.T) {
 	each(t, []string{"a"}, func(s *studio) {
 		pool := s.pool("node", time.Hour)
@@ -219,7 +220,7 @@ func TestFailedSteps(t *testing.T) {
 	})
 }
 
-// A node that is told not to work holds nothing, and a row that is gone is held by nobody.
+// A node whose On returns false holds no row, and no node holds a row that is gone.
 func TestRowsThatAreNotWorkedOn(t *testing.T) {
 	each(t, []string{"a"}, func(s *studio) {
 		off := leases.NewPool(leases.Config{DB: s.db, Table: table, What: "paintings", Lease: time.Hour, On: func() bool { return false }})

@@ -13,15 +13,15 @@ import (
 	"tidings/services"
 )
 
-// special are networks of the public internet's form that lead elsewhere: to this machine, its neighbours, or through a gateway
-// into IPv4. Of IPv6 only 2000::/3 is public at all, so its list has only the parts of that: Teredo, documentation and 6to4.
+// special are the networks whose addresses are not public: they lead to this machine, to its neighbours, or through a gateway
+// into IPv4. In IPv6 only 2000::/3 is public, so the list has only parts of it: Teredo, documentation and 6to4.
 var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 var publicSix = netip.MustParsePrefix("2000::/3")
 
-// prefixes parses the lists above; a mistake in one stops the program at once.
+// prefixes parses the lists above; a mistake in a list stops the program at once.
 func prefixes(texts ...string) (list []netip.Prefix) {
 	for _, text := range texts {
 		list = append(list, netip.MustParsePrefix(text))
@@ -48,7 +48,7 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
 // Guard says which addresses may be called. The zero value allows public addresses by https alone.
 type Guard struct {
 	Allow   []netip.Prefix // networks that may be called though they are not public, also without https
-	Setting string         // that lists them, for errors
+	Setting string         // the setting that lists them, for errors
 }
 
 // public reports whether an address is one of the public internet.
@@ -74,8 +74,8 @@ func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	return nil
 }
 
-// CheckURL checks an address, the value of field, before it is used: the error is INVALID for one that could never be called.
-// Whether the server behind a name may be called is known once it is dialled.
+// CheckURL checks an address, the value of field, before it is used: the error is INVALID for an address that could never be
+// called. The address behind a host name is checked only when it is dialled.
 func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 	if text == "" {
 		return nil, services.Errorf(services.Invalid, "%s: is missing", field)

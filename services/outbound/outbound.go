@@ -2,10 +2,11 @@
 // share: the guard of addresses, the client, and the times between attempts.
 //
 // It guarantees that no request goes to an address that is neither public nor allowed, whatever its name resolves to when it is
-// dialled; that no redirect is followed, whose target would be chosen by the receiver; and that a request ends within its time.
+// dialled; that no redirect is followed, because the receiver would choose its target; and that a request ends within its time.
 //
 // The path of a request: CheckURL refuses a bad address when it is named. Client.Send builds the request, and its dialer asks
-// the guard again, by the address that the name resolved to. judge turns the answer into what the caller keeps.
+// the guard again, by the address that the name resolved to. judge turns the HTTP response into the Answer that the caller
+// keeps.
 //
 // On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated
 // here: the callers keep the messages in SQL, and Pause gives the time until the next attempt.
@@ -26,27 +27,27 @@ import (
 )
 
 const (
-	// An answer beyond this costs a connection and not memory.
+	// A longer answer is not read: it costs a connection, not memory.
 	mostRead   = 16 << 10    // bytes of an answer
 	longestAsk = time.Hour   // that a receiver may ask for by Retry-After
 	longError  = 200         // characters
 	idleFor    = time.Minute // of a connection
-	// Short enough that a receiver's restart goes unnoticed.
+	// The first pause is so short that a receiver's restart causes hardly any delay.
 	firstPause = 5 * time.Second
 )
 
-// GiveUp is how long after the first attempt something is still tried again.
+// GiveUp is how long after its first attempt a message is still retried.
 const GiveUp = 24 * time.Hour
 
-// LongestPause is the longest time between two attempts for one thing; LongestDown is that between two requests to a receiver
-// that fails as a whole; Breaker is how many failures in a row show that it does.
+// LongestPause is the longest time between two attempts for one message; LongestDown is the longest time between two requests
+// to a receiver that fails as a whole; Breaker is how many failures in a row show that a receiver fails as a whole.
 const (
 	LongestPause = time.Hour
 	LongestDown  = 5 * time.Minute
 	Breaker      = 5
 )
 
-// Pause is the time to wait after a failure; failures is the number of failures before that one. It doubles with each
+// Pause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each
 // failure, up to most, and is up to a fifth shorter so that attempts do not come together. The bound of the shift keeps it
 // from overflowing.
 func Pause(failures int, most time.Duration) time.Duration {
@@ -61,11 +62,11 @@ type Client struct {
 	timeout          time.Duration
 }
 
-// NewClient makes a client with the time that a request has, and the connections to one host that are kept open.
+// NewClient makes a client. timeout bounds a request; each is the number of idle connections kept open to one host.
 func NewClient(guard Guard, timeout time.Duration, each int) *Client {
 	transport := func(scheme string) *http.Transport {
 		return &http.Transport{
-			Proxy:       nil, // it would dial for us, and so past the check of addresses
+			Proxy:       nil, // a proxy would dial instead of the client, so no address would be checked
 			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: mostRead,
 			MaxIdleConnsPerHost: each, IdleConnTimeout: idleFor, TLSHandshakeTimeout: timeout,
 		}
@@ -87,7 +88,7 @@ type Answer struct {
 	Took   time.Duration
 }
 
-// Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes the request anew, so
+// Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes a new request, so
 // that its signature has the time of this attempt; its error counts as a failure of the request.
 func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*http.Request, error)) (a Answer) {
 	began := time.Now()
@@ -117,12 +118,12 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 	defer got.Body.Close()
 	// A body of unknown or great length is left unread; closing it closes the connection.
 	if got.ContentLength >= 0 && got.ContentLength <= mostRead {
-		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; what it says does not matter
+		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; the content does not matter
 	}
 	return judge(got)
 }
 
-// judge says what an answer means: only 200 to 299 is success.
+// judge converts an HTTP response to an Answer: only a status from 200 to 299 is a success.
 func judge(got *http.Response) Answer {
 	a := Answer{Status: got.StatusCode}
 	switch {
@@ -147,7 +148,7 @@ func retryAfter(header http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The receiver's clock may be wrong by hours; the difference of its two times is not.
+	// The receiver's clock may be wrong by hours, but the difference of its two times is right.
 	now, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		now = time.Now()
@@ -155,8 +156,8 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(at.Sub(now), 0), longestAsk)
 }
 
-// plainError is the text of an error without the address, which may hold a token. It has printable characters alone, because a
-// receiver has a say in it: the names of its certificate can hold others, and PostgreSQL refuses a NUL.
+// plainError returns the text of an error without the address, which may hold a token. It has only printable characters,
+// because a receiver can influence it: the names in its certificate may have other characters, and PostgreSQL refuses a NUL.
 func plainError(err error) string {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err

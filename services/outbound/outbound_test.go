@@ -12,7 +12,8 @@ import (
 	"tidings/services/outbound/outboundtest"
 )
 
-// No request goes to an address that is not public, by whatever name, unless it is allowed; public ones need https.
+// No request goes to an address that is not public, whatever its notation, unless the address is allowed. Public addresses
+// need https.
 func TestPrivateAddresses(t *testing.T) {
 	allowed, wrong := ParseNetworks([]string{"10.1.0.0/16", "192.168.7.7", "fd00::/8"})
 	if wrong != "" {
@@ -40,7 +41,7 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// A receiver asks to wait by seconds or by a time of its own clock, and for an hour at most.
+// A receiver can ask to wait by a number of seconds or by a time of its own clock. The wait is an hour at most.
 func TestRetryAfter(t *testing.T) {
 	const date = "Tue, 24 Nov 2026 10:00:00 GMT"
 	for text, want := range map[string]time.Duration{
@@ -62,8 +63,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// What went wrong is kept in SQL and shown to operators: a receiver that puts other characters into its certificate cannot make it a
-// text that PostgreSQL refuses, nor one that moves the cursor of a terminal.
+// The error is kept in SQL and shown to operators. A receiver whose certificate has unprintable characters cannot make it a text
+// that PostgreSQL refuses, or a text that moves the cursor of a terminal.
 func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
 	allowed, _ := ParseNetworks([]string{"127.0.0.1"})
 	client := NewClient(Guard{Allow: allowed, Setting: "--allow"}, 5*time.Second, 1)

@@ -19,8 +19,8 @@ const HomePage = "home_page"
 const LiveBoard = "live_board"
 
 var (
-	// Both columns take the greater value on their own: a late report of an early position may still be of the last
-	// visit.
+	// Each column keeps the greater value, independently of the other: a late report of an early position may still
+	// be the latest visit.
 	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET
@@ -46,14 +46,14 @@ func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user serv
 	return P(raised), err
 }
 
-// Of is a user's position in a view; 0 when they never looked.
+// Of returns a user's position in a view; 0 when they never looked.
 func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.PostID, error) {
 	var position services.PostID
 	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
-// OfUsers are the positions of users in a view whose id is ""; users who never looked are absent.
+// OfUsers returns the positions of users in a view whose id is ""; users who never looked are absent.
 func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.PostID, error) {
 	positions := make(map[services.UserID]services.PostID, len(users))
 	st, of := positionsIn.Of(users)
@@ -67,7 +67,7 @@ func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCod
 	return positions, err
 }
 
-// OfViews are a user's positions in some views whose id is ""; views that the user never looked at are absent.
+// OfViews returns a user's positions in some views whose id is ""; views that the user never looked at are absent.
 func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
 	positions := make(map[string]services.PostID, len(viewCodes))
 	err := r.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {

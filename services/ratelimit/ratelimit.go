@@ -49,7 +49,7 @@ const (
 // no limit.
 type Limits map[Budget]int
 
-// Defaults are the limits of a server that sets none.
+// Defaults returns the limits of a server that sets none.
 func Defaults() Limits {
 	return Limits{
 		Reads: 600_000, Writes: 600, Follows: 120, Conversations: 60, Sockets: 240,
@@ -63,8 +63,8 @@ var Budgets = []Budget{Reads, Writes, Follows, Conversations, Sockets, HostReads
 // maxLimit is far above what a server can do, and keeps an allowance within the numbers of the token buckets.
 const maxLimit = 1_000_000_000
 
-// Parse reads NAME=NUMBER items over the defaults, or answers why they are invalid. The single item "off" removes all
-// limits.
+// Parse reads NAME=NUMBER items over the defaults, or returns the reason why they are invalid. The single item "off"
+// removes all limits.
 func Parse(items []string) (limits Limits, reason string) {
 	limits = Defaults()
 	if len(items) == 1 && items[0] == "off" {
@@ -116,12 +116,12 @@ type Limiter struct {
 
 const (
 	shardCount = 64
-	// window is how long one total counts. Spending of other nodes at its very end is lost: at most that of one exchange in
-	// ten.
+	// window is how long one total counts. Spending after the last exchange in a window is never counted by the other nodes:
+	// at most the spending of one exchange in ten.
 	window = 10 * time.Second
 )
 
-// shard is a part of the buckets. All of one subject's are in the same shard, so that TakeAll needs one lock.
+// shard is a part of the buckets. All buckets of one subject are in the same shard, so that TakeAll needs one lock.
 type shard struct {
 	mu      sync.Mutex
 	buckets map[bucketKey]*bucket
@@ -153,7 +153,7 @@ func New(cfg Config) *Limiter {
 	return l
 }
 
-// shardOf is the shard of a subject. The hash has a secret seed: nobody can aim all their addresses at one lock.
+// shardOf returns the shard of a subject. The hash has a secret seed: nobody can aim all their addresses at one lock.
 func (l *Limiter) shardOf(key bucketKey) *shard {
 	return &l.shards[maphash.String(l.seed, key.subject)%shardCount]
 }
@@ -173,9 +173,9 @@ func (l *Limiter) Take(budget Budget, subject string, amount int) error {
 	return l.TakeAll(subject, Spending{budget, amount})
 }
 
-// TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait
-// until all of them have enough. If a refused request spent a part, a client that retries as advised would spend on each try
-// the budget that it waits for, and would never get through. Each amount is as for Take.
+// TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait until
+// all of them have enough. If a refused request spent a part, a client that retries as advised would on each try spend the
+// budget for which it waits, and would never succeed. Each amount is as for Take.
 func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()
@@ -229,7 +229,7 @@ func (s *shard) bucket(key bucketKey, limit int) *bucket {
 	return b
 }
 
-// waitText is a wait in whole seconds, as a person reads it.
+// waitText returns a wait in whole seconds, as a person reads it.
 func waitText(wait time.Duration) string {
 	return fmt.Sprintf("%d s", int(math.Ceil(wait.Seconds())))
 }
@@ -239,7 +239,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return services.Every(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
 }
 
-// RunOnce reports this node's spending to the other nodes, takes theirs from each bucket, and frees full buckets.
+// RunOnce reports this node's spending to the other nodes, subtracts their spending from each bucket, and frees full buckets.
 func (l *Limiter) RunOnce(ctx context.Context) {
 	keys, amounts := l.collect()
 	if l.cfg.Ledger == nil || len(keys) == 0 {
@@ -251,8 +251,7 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 	now := l.cfg.Clock.Now()
 	number := now.UnixMilli() / window.Milliseconds()
-	// If this fails, the collected amounts are forgotten: each subject keeps what other nodes would have taken from its
-	// buckets.
+	// If this fails, the collected amounts are lost: the other nodes do not subtract them from their buckets.
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
 		if !l.quiet {
@@ -267,8 +266,8 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 }
 
-// collect takes the spending of all buckets that are noticeably used, and drops those that are full again. Barely used
-// buckets are not exchanged: Redis holds only those that could reach their limit.
+// collect takes the spending of all buckets that are noticeably used, and drops the buckets that are full again. Barely
+// used buckets are not exchanged: Redis holds only the buckets that could reach their limit.
 func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 	now := l.cfg.Clock.Now()
 	for i := range l.shards {
@@ -289,7 +288,7 @@ func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 	return keys, amounts
 }
 
-// adopt takes from a bucket the spending of others in the window since the last exchange.
+// adopt subtracts from a bucket the spending of other nodes since the last exchange. said is what this node has reported.
 func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now time.Time) {
 	part := l.shardOf(key)
 	part.mu.Lock()
@@ -305,13 +304,13 @@ func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now ti
 	others := min(total-b.total-said, b.limiter.Burst())
 	b.total = total
 	if others > 0 {
-		// The bucket may fall below zero: the subject then waits for what they have spent elsewhere.
+		// The bucket may fall below zero: the subject then waits for the amount that they have spent on other nodes.
 		b.limiter.ReserveN(now, others)
 	}
 }
 
-// name is the name of a bucket on all nodes: short, and without a user's key or an address in it, because it becomes a key
-// of Redis. The hash is cryptographic so that nobody can choose a name that shares another subject's bucket.
+// name returns the name of a bucket on all nodes: short, and without a user's key or an address in it, because it becomes a
+// key of Redis. The hash is cryptographic so that nobody can choose a name that shares another subject's bucket.
 func (k bucketKey) name() string {
 	sum := sha256.Sum256([]byte(string(k.budget) + ":" + k.subject))
 	return hex.EncodeToString(sum[:12])

@@ -59,7 +59,7 @@ func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, 
 
 func newMemoryLedger() *memoryLedger { return &memoryLedger{totals: map[string]int{}} }
 
-// takeAll spends one by one until it is refused, at most atMost times, and returns how many were granted.
+// takeAll takes 1 at a time until it is refused, at most atMost times, and returns how many were granted.
 func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
 	for granted := range atMost {
 		if l.Take(budget, subject, 1) != nil {
@@ -155,7 +155,7 @@ func TestLargeRequestEmptiesTheBudget(t *testing.T) {
 	}
 }
 
-// No subject ever gets more than a full bucket and the refill since, whatever it requests and when.
+// No subject ever gets more than a full bucket and the refill since the start, at any times and for any amounts.
 func TestNothingBeyondBurstAndRateIsGranted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 200).Draw(t, "limit")
@@ -196,8 +196,8 @@ func TestNodesShareOneAllowance(t *testing.T) {
 		}
 		clock.advance(time.Second)
 	}
-	// Alone, the four would grant 4 x 600 + 4 x 10 a second. Together they grant 600 + 10 a second, plus what each grants before it knows
-	// of the others, and what the last exchange of a window misses.
+	// Alone, the four would grant 4 x 600 + 4 x 10 a second. Together they grant 600 + 10 a second, plus the grants of each before
+	// it knows of the others, plus the spending after the last exchange of each window.
 	if most := 600 + 120*10 + 4*40 + 12*4*40; granted > most {
 		t.Errorf("%d were granted: want at most %d", granted, most)
 	}

@@ -12,7 +12,7 @@ var Exports = []export.Kind{
 	exportOf(services.PostType), exportOf(services.ShowType), exportOf(services.ConversationType), exportOf(services.MessageType),
 }
 
-// exportOf is the kind of lines of one type of objects.
+// exportOf returns the kind of lines of one type of objects.
 func exportOf(kind string) export.Kind {
 	return export.NewKind(kind+"Label", fmt.Sprintf("%s %s, ref text, url text, data json", kind, kind), "object BIGINT", fmt.Sprintf(
 		`SELECT object, ref, url, data FROM refs WHERE owner = $1 AND type = '%s'`, kind))

@@ -6,18 +6,18 @@ import (
 )
 
 var (
-	// Two unique keys can stand in the way: that of the object and that of the ref. attach finds out which.
+	// The insert may conflict with two unique keys: the object's and the ref's. attach finds out which.
 	insertLabel = sql.NewStatement("label an object", `INSERT INTO refs (type, object, ref, owner, url, data)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`)
 
 	importRefs = sql.NewInsertion("import refs", "refs",
 		"type TEXT, object BIGINT, ref TEXT, owner BIGINT, url TEXT, data TEXT", "ON CONFLICT DO NOTHING")
 
-	// The ref also brings a new owner: the user who claimed it, and who may repeat the create.
+	// The row also gets a new owner: the user who claimed the ref, and who may repeat the create.
 	nameObject = sql.NewStatement("give a labelled object its ref", `UPDATE refs SET ref = $3, owner = $4
 		WHERE type = $1 AND object = $2 AND ref = ''`)
 
-	// The row may not be there yet. The last condition makes a change that changes nothing count 0 rows.
+	// The row may not be there yet. Because of the last condition, an update to the same value counts 0 rows.
 	setURL = sql.NewStatement("set the url of an object", `INSERT INTO refs AS r (type, object, ref, owner, url, data) VALUES ($1, $2, '', $3, $4, '')
 		ON CONFLICT (type, object) DO UPDATE SET url = excluded.url WHERE r.url <> excluded.url`)
 	clearURL = sql.NewStatement("remove the url of an object", `UPDATE refs SET url = '' WHERE type = $1 AND object = $2 AND url <> ''`)

@@ -1,13 +1,14 @@
-// Package refs keeps what the host application attaches to the objects that it creates: its own ID of the object (a ref), an
-// address, and data.
+// Package refs keeps the labels that the host application attaches to the objects that it creates. A label has the host's own
+// ID of the object (a ref), an address, and data.
 //
 // A ref belongs to one object of its type for ever, also when the object is deleted: a create that is repeated late must not
-// bring the object back. The removal of a user frees the refs of their objects, and those of their DIRECT conversations, which
-// nobody can create again. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
-// creates, and the other answers the same object. Labels are read from SQL; nothing of them is in Redis.
+// bring the object back. The removal of a user frees the refs of their objects, and the refs of their DIRECT conversations,
+// which nobody can create again. A ref is claimed in the transaction that creates its object, so that only one of two creates
+// with one ref creates an object, and the other returns the same object. Labels are read from SQL; nothing of them is in
+// Redis.
 //
-// Features make their commands without a thought of labels; the resolvers put OnCreate or OnEdit around them. The table's two
-// keys, by object and by ref, settle every race: a row that is not inserted is read again.
+// Features make their commands without labels; the resolvers extend the commands with OnCreate or OnEdit. The table's two
+// unique keys, by object and by ref, decide every race: after a conflict the row is read.
 package refs
 
 import (
@@ -26,12 +27,12 @@ type Holder struct {
 }
 
 // OnCreate extends a command that creates an object of a type: it then labels the object too. If an object of the same creator
-// has the ref already, the command changes nothing and returns that object's ID, whatever else was asked for and whether it was
-// deleted since. If the object was there before, it gets the ref if it has none. The error is CONFLICT if another user's object
-// has the ref, or the object has another ref. The label has been checked.
+// has the ref already, the command changes nothing and returns that object's ID, even if the other input differs or the object
+// was deleted since. If the object exists already and has no ref, it gets the ref. The error is CONFLICT if another user's
+// object has the ref, or the object has another ref. The caller has checked the label.
 //
-// Two users have one DIRECT conversation, no matter which of them creates it: it is the object of both, and to create it again
-// may reopen it.
+// Two users have one DIRECT conversation, no matter which of them creates it: the conversation counts as created by both
+// users, and a second create may reopen it.
 func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -46,7 +47,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		ids, err := apply(ctx, tx)
 		unchanged := errors.Is(err, jobs.ErrUnchanged)
 		switch {
-		// The create came to the same conversation.
+		// The create returned the same conversation.
 		case found && (err == nil || unchanged) && ids[0] == holder.Object.GlobalID():
 			return ids, err
 		case found:
@@ -76,7 +77,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	}
 }
 
-// holderIn is the object that has a ref, in a transaction. No object has the empty ref.
+// holderIn returns the object that has a ref, in a transaction. No object has the empty ref.
 func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder, found bool, err error) {
 	if ref == "" {
 		return holder, false, nil
@@ -86,8 +87,8 @@ func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder,
 	return holder, found, err
 }
 
-// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. For another creator it is
-// CONFLICT, which does not say whose the object is.
+// answer returns the answer of a create whose ref has an object already: the object's ID, with jobs.ErrUnchanged. For another
+// creator the error is CONFLICT, which does not name the object's owner.
 func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 	if h.Owner != creator {
 		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
@@ -96,7 +97,7 @@ func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 }
 
 // attach handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the object of
-// that one. Otherwise the object was there before and has a label, which gets the ref if it has none. nil without an error means
+// that transaction. Otherwise the object already has a label, which gets the ref if it has none. nil ids without an error mean
 // that nothing is left to do; named is 1 if the object got the ref here.
 func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
 	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
@@ -104,12 +105,12 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	case err != nil || label.Ref == "":
 		return nil, 0, err
 	case found && holder.Object == object:
-		return nil, 0, nil // it has the ref
+		return nil, 0, nil // the object has the ref already
 	case found:
 		ids, err = holder.answer(creator, label.Ref)
 		return ids, 0, err
 	}
-	// The row is of a label without a ref. The statement checks that again, since another transaction may have filled it.
+	// The label has no ref. The statement checks that again, since another transaction may have set one.
 	named, err = tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
 		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())
@@ -118,7 +119,7 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 }
 
 // OnEdit extends a command that edits an object: it then changes the url and the data of the label too, where they are not
-// nil; "" removes them. They have been checked. A command that changes nothing else succeeds if the label changes.
+// nil; "" removes them. The caller has checked them. A command that changes nothing else succeeds if the label changes.
 func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -157,8 +158,9 @@ type Named struct {
 	Holder
 }
 
-// Import gives new objects their refs, in their order, and returns how many. A ref or an object that is taken is omitted: then
-// the caller rolls the others back. The refs have been checked. One statement for all: an import has thousands.
+// Import gives new objects their refs, in their order, and returns the number of refs. It omits a ref or an object that is
+// taken: the caller then rolls the whole import back. The caller has checked the refs. One statement inserts all, because an
+// import has thousands.
 func Import(ctx context.Context, tx *sql.Tx, objects []Named) (inserted int, err error) {
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
@@ -209,14 +211,15 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	return found, nil
 }
 
-// Delete deletes the labels of objects that are gone for good: their refs are free again. Objects that are only deleted keep theirs.
+// Delete deletes the labels of objects that are gone for good: their refs are free again. Objects that are only marked as deleted
+// keep their labels.
 func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
 	_, err := tx.Run(ctx, deleteLabels, kind, objects)
 	return err
 }
 
-// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays.
-// The row is deleted if nothing else is attached.
+// Free removes the ref of an object that can no longer be created again: the ref is free, and the url and the data stay. The
+// row is deleted if it has neither url nor data.
 func Free(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	freed, err := tx.Run(ctx, freeRef, object.Type, object.Number)
 	if err == nil && freed > 0 { // an object without a label has no row
@@ -231,12 +234,12 @@ type Service struct{ db *sql.DB }
 // New makes the service.
 func New(db *sql.DB) *Service { return &Service{db} }
 
-// Find is the function Find.
+// Find calls the function Find on the service's database.
 func (s *Service) Find(ctx context.Context, refs []services.Ref) (map[services.Ref]Holder, error) {
 	return Find(ctx, s.db, refs)
 }
 
-// Labels is the function Labels.
+// Labels calls the function Labels on the service's database.
 func (s *Service) Labels(ctx context.Context, objects []services.Object) (map[services.Object]services.Label, error) {
 	return Labels(ctx, s.db, objects)
 }

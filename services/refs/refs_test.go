@@ -19,7 +19,7 @@ var (
 	countObjects = sql.NewStatement("count the objects of the test", `SELECT count(*) FROM posts WHERE id > 0`)
 )
 
-// creation is a command that creates a post, and what came of it.
+// creation is a command that creates a post, and its outcome.
 type creation struct {
 	cmd   *jobs.Command
 	label services.Label
@@ -52,8 +52,8 @@ func commit(ctx context.Context, db *sql.DB, all []*creation) {
 	}
 }
 
-// Of creates with one ref at the same time, in one transaction and in many, one creates; those of its author answer its object,
-// and those of others are refused.
+// Of concurrent creates with one ref, in one transaction and in many, only one creates an object. Other creates of its author
+// return that object, and creates of other authors are refused.
 func TestOneObjectForARef(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})
@@ -139,8 +139,8 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 	}
 }
 
-// Of two creates of one DIRECT conversation with one ref at the same time, the one that waited for the other changes nothing. The
-// ref is not there yet when it looks for it first.
+// If two creates of one DIRECT conversation with one ref run at the same time, the later one changes nothing. It does not find
+// the ref when it first looks.
 func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})

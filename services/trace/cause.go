@@ -10,7 +10,7 @@ import (
 // Cause names the span that caused work to be done later or elsewhere. The zero value names none.
 type Cause struct{ context *otel.SpanContext }
 
-// CauseOf is the span of ctx.
+// CauseOf returns the span of ctx.
 func CauseOf(ctx context.Context) Cause {
 	if active.Load() == nil {
 		return Cause{}
@@ -18,7 +18,7 @@ func CauseOf(ctx context.Context) Cause {
 	return causeIn(ctx)
 }
 
-// causeIn is the span of ctx if its trace is recorded: links to others would lead nowhere.
+// causeIn returns the span of ctx if its trace is recorded: links to traces that are not recorded would lead nowhere.
 func causeIn(ctx context.Context) Cause {
 	found := otel.SpanContextFromContext(ctx)
 	if !found.IsValid() || !found.IsSampled() {
@@ -31,11 +31,11 @@ func causeIn(ctx context.Context) Cause {
 // its name.
 func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
 
-// header is the field of the W3C's trace context: "traceparent".
+// header is the name of the header in the W3C's Trace Context.
 const header = "traceparent"
 
-// Text is the cause in the form of the header traceparent, "" for none. Jobs store it and hints carry it, so the format
-// stays.
+// Text returns the cause in the form of the header traceparent, "" for none. Jobs store it and hints carry it, so the
+// format must not change.
 func (c Cause) Text() string {
 	if c.context == nil {
 		return ""

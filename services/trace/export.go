@@ -33,7 +33,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Ten seconds are the default of OpenTelemetry. The end of the process waits for one at most.
+// sendWithin is the default of OpenTelemetry. The end of the process waits at most closeWithin.
 const (
 	tracesPath  = "/v1/traces"
 	sendWithin  = 10 * time.Second
@@ -78,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Close ends the recording, and sends what waits if the collector takes it within a second.
+// Close ends the recording, and sends the waiting spans if the collector takes them within a second.
 func (r *Recorder) Close() {
 	if r == nil {
 		return
@@ -90,8 +90,8 @@ func (r *Recorder) Close() {
 	_ = r.provider.Shutdown(ctx) // the sender has logged why
 }
 
-// sender posts spans to a collector, by OTLP over HTTP. The library's own client for it brings gRPC, which no request uses and
-// which takes longer to build than the rest of this package together.
+// sender posts spans to a collector, by OTLP over HTTP. The library's own client imports gRPC, which no request uses and which
+// takes longer to build than all other code of this package.
 type sender struct {
 	address string
 	headers http.Header
@@ -146,7 +146,7 @@ func (s *sender) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends spans, once. It returns no error, because the library would log each one.
+// UploadTraces sends spans, once. It returns no error, because the library would log each error.
 func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) error {
 	err := s.post(ctx, spans)
 	switch {
@@ -160,7 +160,7 @@ func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) 
 
 // post sends one batch. A batch that fails is lost: to keep it would let the queue grow while the collector is away.
 func (s *sender) post(ctx context.Context, spans []*otlp.ResourceSpans) error {
-	// TracesData has the same encoding as the request of OTLP, whose own type comes with gRPC.
+	// TracesData has the same encoding as the request type of OTLP, which would import gRPC.
 	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err

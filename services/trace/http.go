@@ -11,7 +11,7 @@ import (
 )
 
 // Handler records a span for each request, within the trace that its header traceparent names. Sockets and event streams have
-// none: they last, and each of their operations has a trace of its own.
+// no span: they stay open for long, and each of their operations has a separate trace.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := active.Load()
@@ -34,7 +34,7 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// method is the method of a request, or OTHER for one that is not in the list, because a client may send any text.
+// method returns the method of a request, or OTHER for a method that is not in the list, because a client may send any text.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:

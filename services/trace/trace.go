@@ -1,14 +1,14 @@
 // Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the engines and
 // the edge begin the spans.
 //
-// It guarantees that nothing waits for the collector: spans wait in a bounded queue, and those that do not fit are
+// It guarantees that nothing waits for the collector: spans wait in a bounded queue, and spans that do not fit are
 // dropped. Without a collector a span costs one atomic read. A span has names and counts alone: no text of a query, no
 // variable, no key of a user.
 //
 // While the collector does not answer, its spans are lost; the log says when that begins and when it ends.
 //
-// A trace begins at the edge, with Handler or StartOperation. Start adds what the request does in SQL and Redis. A job
-// and a hint carry their Cause, so that StartFrom can tie what they do, later and on any node, to the trace of the
+// A trace begins at the edge, with Handler or StartOperation. Start adds the spans of the request's work in SQL and Redis.
+// A job and a hint carry their Cause, so that StartFrom can tie their work, later and on any node, to the trace of the
 // request.
 package trace
 
@@ -33,8 +33,8 @@ func On() bool { return active.Load() != nil }
 // Span is a piece of work. The zero value records nothing.
 type Span struct{ span otel.Span }
 
-// Start begins a span within that of ctx. Without one there it records nothing: work that no request caused has no trace. The span's name
-// is kind and what, separated by a space.
+// Start begins a span within the span of ctx. If ctx has no span, it records nothing: work that no request caused has no trace. The
+// span's name is kind and what, separated by a space.
 func Start(ctx context.Context, kind, what string) (context.Context, Span) {
 	r := active.Load()
 	if r == nil || !otel.SpanFromContext(ctx).IsRecording() {
@@ -43,7 +43,7 @@ func Start(ctx context.Context, kind, what string) (context.Context, Span) {
 	return r.begin(ctx, named(kind, what), otel.WithSpanKind(otel.SpanKindClient))
 }
 
-// StartOperation begins a span within that of ctx, or the first of a new trace.
+// StartOperation begins a span within the span of ctx, or the first span of a new trace.
 func StartOperation(ctx context.Context, kind, what string) (context.Context, Span) {
 	r := active.Load()
 	if r == nil {
@@ -55,8 +55,8 @@ func StartOperation(ctx context.Context, kind, what string) (context.Context, Sp
 // mostCauses bounds the links of a span: a batch of a thousand jobs has as many causes.
 const mostCauses = 64
 
-// StartFrom begins the span of work that earlier requests caused. With one cause it belongs to the trace of that, with several it has a
-// trace of its own with links to them, and without any it records nothing.
+// StartFrom begins the span of work that earlier requests caused. With one cause the span belongs to the trace of the cause. With
+// several causes it has a new trace, with links to the causes. Without a cause nothing is recorded.
 func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.Context, Span) {
 	r := active.Load()
 	if r == nil {

@@ -61,7 +61,7 @@ func startCollector(tb testing.TB) *collector {
 	return c
 }
 
-// take sends what waits, and returns and forgets the collected spans by their names.
+// take sends the waiting spans, and returns and forgets the collected spans, by their names.
 func (c *collector) take(tb testing.TB, r *Recorder) map[string]*otlp.Span {
 	tb.Helper()
 	if err := r.provider.ForceFlush(tb.Context()); err != nil {
@@ -254,7 +254,7 @@ func TestSpansThatAreNotRecordedCostNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkOff is a child, an operation, a job and a cause without a collector.
+// BenchmarkOff measures a child span, an operation, a job and a cause without a collector.
 func BenchmarkOff(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {

@@ -294,7 +294,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		c.Must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
 	c.Settle()
-	if got := c.Walk("alice", 10); len(got) != 5 { // two of bob's, and three of hers
+	if got := c.Walk("alice", 10); len(got) != 5 { // two posts of bob, and three of her own
 		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
 	}
 	c.Clock.Advance(25 * time.Hour)

@@ -310,7 +310,7 @@ func TestValuesAtTheLimits(t *testing.T) {
 	refused{"INVALID", []string{"ids"}}.check(t, c.Ask("alice", queryNodes, map[string]any{"v": strings.Split(strings.Repeat("user:bob ", 100)+"user:bob", " ")}))
 }
 
-// raw sends a request as it is, and returns its status with the GraphQL answer.
+// raw sends this body and header unchanged, and returns the HTTP status with the GraphQL answer.
 func (c *crowd) raw(t *testing.T, header http.Header, body string) world.Answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))

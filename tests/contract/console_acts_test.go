@@ -47,7 +47,7 @@ func actsOf(n *world.Node, size int) (list []keptAct) {
 	}
 }
 
-// text is an act in one line.
+// text returns an act in one line.
 func (a keptAct) text() string {
 	line := a.Action + " " + a.Outcome
 	for _, part := range []*string{a.Code, a.Actor, a.Target, a.Details} {
@@ -59,7 +59,7 @@ func (a keptAct) text() string {
 }
 
 // adminActs are the mutations that operators can send, each with a valid input and the act that is recorded. The host application
-// can send those after the blank line too; then no act is recorded.
+// can also send the mutations after the blank line; then no act is recorded.
 var adminActs = map[string]struct{ input, want string }{
 	"cleanNow":              {"", "|boss||"},
 	"recountBadges":         {`{userId:"user:ann"}`, "|boss|user:ann|"},
@@ -161,7 +161,8 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 	}
 }
 
-// rank sorts mutations: those that create an object come before those that use it, and those that remove it come last.
+// rank sorts mutations: first the mutations that create an object, then the mutations that use it, and last the mutations
+// that remove it.
 func rank(name string) int {
 	for i, form := range []string{"^(add|publish|send|define)", ".", "^(test|replay)", "^withdraw", "^remove"} {
 		if form != "." && regexp.MustCompile(form).MatchString(name) {
@@ -219,7 +220,7 @@ func TestRecordedActs(t *testing.T) {
 	}
 }
 
-// The page of webhooks lists each webhook with its state, and with buttons that act. It never shows a secret, nor the part of an
+// The page of webhooks lists each webhook with its state, and with buttons that act. It never shows a secret or the part of an
 // address that may contain one.
 func TestTheConsoleActsOnWebhooks(t *testing.T) {
 	n, receiver := operatorsNode(t)

@@ -22,8 +22,8 @@ type consoleTab struct {
 }
 
 // clean checks a page of the console at this width: it has no accessibility fault and no script or style of its own, nothing is
-// wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow ones in
-// the dark theme.
+// wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow pages
+// in the dark theme.
 func (c consoleTab) clean(name string, width int64) {
 	c.t.Helper()
 	dark := width < 1000

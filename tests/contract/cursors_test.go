@@ -20,8 +20,8 @@ type pagedList struct {
 
 func (l pagedList) name() string { return l.object + "." + l.field.Name }
 
-// lists returns all paginated lists of the schema: fields that take `after` and return a pageInfo. A field must have both or
-// neither.
+// lists returns all paginated lists of the schema: fields that take `after` and return a pageInfo. A field must have both of
+// these or neither.
 func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	t.Helper()
 	for name, object := range s.types {
@@ -46,12 +46,13 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	return found
 }
 
-// pagers is a node on which alice and bob each have lists of several entries, with texts that occur only in their own.
+// pagers is a node on which alice and bob each have lists of several entries, with texts that occur only in that user's
+// lists.
 type pagers struct {
 	*world.Node
 	shape schemaShape
 	talks map[string][]string // each user's conversations; both users are in the last one
-	posts map[string]string   // a post of each user with answers and likes, which is hidden from the other
+	posts map[string]string   // each user's post with answers and likes, hidden from the other user
 }
 
 // wordOf returns a word that is in every text and key that concerns only this user.
@@ -234,9 +235,9 @@ func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cu
 // placeOf is a cursor with the list and the object that it comes from.
 type placeOf struct{ list, object, cursor string }
 
-// A cursor belongs to one user's list. If another user sends it, for any paginated list of the schema, it is refused. Only for
-// the same list, if both users share it, may it be accepted; then it shows no more than that user sees anyway. The lists are
-// found by introspection.
+// A cursor belongs to one user's list. If another user sends it, for any paginated list of the schema, it is refused. It may
+// be accepted only for the same list, if both users share that list; then it shows no more than the other user sees anyway.
+// The lists are found by introspection.
 func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	p := newPagers(t)
 	lists := p.shape.lists(t)

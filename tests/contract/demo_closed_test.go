@@ -13,7 +13,7 @@ import (
 // onTheIcon is an expression for the number on the phone whose app is closed.
 const onTheIcon = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
 
-// closedShows waits until the phone whose app is closed shows this number, and got it with an alert or in silence.
+// closedShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
 func (p *demoPage) closedShows(want string, silent bool) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, onTheIcon, want, silent))
@@ -99,7 +99,8 @@ func (p *demoPage) heedsPreferences() {
 	p.click("#left-home-tab")
 }
 
-// closedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new one.
+// closedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
+// number.
 func (p *demoPage) closedWithoutSockets() {
 	p.t.Helper()
 	total := p.value("icon")

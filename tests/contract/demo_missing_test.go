@@ -153,7 +153,7 @@ func byTheKeysAlone(t *testing.T, p *demoPage) {
 	p.clean("by the keys")
 }
 
-// Without the demo world the page makes the first post, and cannot empty Redis.
+// Without the demo world the page offers to make the first post, and cannot empty Redis.
 func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 	server := world.StartProcess(t, "", "--data", t.TempDir())
 	p := openDemo(t, server.URL, 390, 844)

@@ -233,7 +233,8 @@ func (p *demoPage) why() {
 	p.click(".left .why header button")
 }
 
-// cut checks that a phone without a network keeps its numbers, and that one event makes them right when the network is back.
+// cut checks that a phone without a network keeps its numbers, and that a single event makes the numbers right when the
+// network is back.
 func (p *demoPage) cut() {
 	p.t.Helper()
 	before := p.value("home")

@@ -37,7 +37,7 @@ func (p *demoPage) policy() {
 	p.shows("icon", text(total))
 }
 
-// policyRow is an expression for the row of a source in the display policy of the right phone.
+// policyRow returns an expression for the row of a source in the display policy of the right phone.
 func policyRow(source string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#right-you .policy tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
 }
@@ -51,7 +51,7 @@ func (p *demoPage) choose(source string, column int) {
 }
 
 // views checks that every source of the schema is in the policy. New items of views are not in the total until the policy
-// includes them. Their rows are explained and cleared like those of any number.
+// includes them. Their rows are explained and cleared like the rows of any number.
 func (p *demoPage) views(total int) {
 	p.t.Helper()
 	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you .policy tbody tr').length`); rows != len(services.Sources) {

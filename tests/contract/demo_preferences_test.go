@@ -10,7 +10,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// preference is an expression for the row of a category in the preferences of a phone.
+// preference returns an expression for the row of a category in the preferences of a phone.
 func preference(side, category string) string {
 	return fmt.Sprintf(`document.querySelector('#%s-you .preferences [data-category=%s]')`, side, category)
 }

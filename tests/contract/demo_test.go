@@ -30,8 +30,8 @@ func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	return p
 }
 
-// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window. One is light and the other dark, so that the
-// test sees each state once in each theme.
+// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window. One window is light and the other dark, so
+// that the test sees each state once in each theme.
 func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
 	t.Helper()
 	p := openDemo(t, url, size[0], size[1])
@@ -51,7 +51,7 @@ func (p *demoPage) click(selector string) {
 
 func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
 
-// badge is an expression for the badge on a tab of a phone, or on its icon, if there is one.
+// badge returns an expression for the badge on a tab of a phone, or on its icon, if there is one.
 func badge(side, tab string) string {
 	where := "#" + side + "-" + tab + "-tab"
 	if tab == "icon" {
@@ -60,7 +60,7 @@ func badge(side, tab string) string {
 	return fmt.Sprintf(`document.querySelector(%q)?.querySelector('.badge')`, where)
 }
 
-// number is an expression for the number of a badge: "" if there is none.
+// number returns an expression for the number of a badge: "" if there is none.
 func number(side, tab string) string { return `(` + badge(side, tab) + `?.dataset.value ?? '')` }
 
 // shows waits until both phones show the number.

@@ -157,7 +157,7 @@ func TestWhoExportsWhat(t *testing.T) {
 	}
 }
 
-// A cursor of another list, such as the acts, is refused by an export, and a cursor of an export by the acts.
+// An export refuses a cursor of another list, such as the acts, and the acts refuse a cursor of an export.
 func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
 	n := aliceLives(t, sqltest.SQLite(t))
 	exportPart(n, "user:alice", 1, nil)
@@ -174,7 +174,8 @@ func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
 	}
 }
 
-// Each page that an operator requests is recorded as an act of the operator, also if it fails. A request of anybody else is not.
+// Each page that an operator requests is recorded as an act of the operator, also if it fails. Requests of others are not
+// recorded.
 func TestExportsAreKept(t *testing.T) {
 	n := aliceLives(t, sqltest.SQLite(t))
 	after := exportPart(n, "user:alice", 3, nil).Cursor

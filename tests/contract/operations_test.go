@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// The paths for operators, those of profiles, and those for everybody.
+// The paths for operators, the paths of profiles, and the paths for everybody.
 var (
 	operational = []string{"/metrics", "/graphiql", "/docs/", "/", "/admin/style.css"}
 	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
@@ -46,7 +46,7 @@ func answers(t *testing.T, origin, path string, header ...string) (status int, b
 	return response.StatusCode, string(text)
 }
 
-// wantServed checks that the paths of there are served and those of missing are not.
+// wantServed checks that the paths in there are served and that the paths in missing are not.
 func wantServed(t *testing.T, origin string, there, missing []string) {
 	t.Helper()
 	for _, path := range there {
@@ -70,7 +70,7 @@ func waitReady(t *testing.T, origin string) {
 	})
 }
 
-// startLine is the line in which a process logs its address.
+// startLine returns the line in which a process logs its address.
 func startLine(p *world.Process) string {
 	_, rest, _ := strings.Cut(p.Output.String(), "Tidings serves ")
 	line, _, _ := strings.Cut(rest, "\n")
@@ -88,7 +88,7 @@ func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
 
 var operationsAddress = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
 
-// operationsOf is the operations address that a process logs.
+// operationsOf returns the operations address that a process logs.
 func operationsOf(t *testing.T, p *world.Process) string {
 	t.Helper()
 	found := operationsAddress.FindStringSubmatch(startLine(p))
@@ -104,7 +104,7 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	waitReady(t, p.URL)
 	waitReady(t, operations)
 	wantServed(t, p.URL, everybodys, append(operational, profiles...))
-	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // it has the key
+	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // the command line contains the key for tokens
 	if _, body := answers(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
 		t.Errorf("/metrics has no numbers of ours: %.200s", body)
 	} else if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 { // as promtool check metrics

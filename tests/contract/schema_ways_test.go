@@ -40,7 +40,7 @@ type shapeRef struct {
 	OfType *shapeRef
 }
 
-// named is the type without its lists and non-null marks.
+// named returns the type without its lists and non-null marks.
 func (r shapeRef) named() string {
 	for r.OfType != nil {
 		r = *r.OfType

@@ -77,8 +77,8 @@ func TestTheHostCreatesUsers(t *testing.T) {
 	}
 }
 
-// For every argument, a user who blocks the viewer gets the answer of a missing user or that of any other user. A viewer cannot
-// create a conversation with a user who blocks them, nor with a user whom they block.
+// For every argument, the ID of a user who blocks the viewer gets the answer for a missing user or the answer for any other
+// user. A viewer cannot create a conversation with a user who blocks them or whom they block.
 func TestABlockIsIndistinguishable(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
@@ -95,7 +95,8 @@ func TestABlockIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// The same holds for a user who lets nobody, or only users they follow, add them to groups.
+// The ID of a user who lets nobody, or only users they follow, add them to groups also gets one of these two answers: for a
+// missing user or for any other user.
 func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
 		s := newSecrets(t, sqltest.SQLite(t))
@@ -111,8 +112,8 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// wantIndistinguishable sends, as sam, users that prepare has prepared, in every argument. Each answer must be that for a missing user or
-// that for any other user. refusing are the arguments with the answer for a missing user.
+// wantIndistinguishable sends, as sam, users that prepare has prepared, in every argument. Each answer must be the answer for a
+// missing user or the answer for any other user. refusing are the arguments with the answer for a missing user.
 func (s *secrets) wantIndistinguishable(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
 	s.owns("sam")

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// whatOthersDid selects everything that shows a user the acts of others on them and on a post of theirs.
+// whatOthersDid selects every field that shows a user the acts of others on the user and on one of the user's posts.
 const whatOthersDid = `query($p:ID!){
 	node(id:$p){... on Post{likeCount likes{nodes{key}}}}
 	viewer{
@@ -41,9 +41,9 @@ func keysOf(t *testing.T, list any) (keys []string) {
 	return keys
 }
 
-// Dave likes a post of each user and follows them. Then he hides from hank, blocks blair, and unfollows sam. Hank sees the same as before,
-// and blair the same as sam: a hide cannot be read at all, and a block looks like the end of the follow that comes with it. All lists name
-// the same users.
+// Dave likes a post of each user and follows them. Then he hides from hank, blocks blair, and unfollows sam. Hank sees the same as
+// before, and blair the same as sam: a hide shows nowhere, and a block looks like the unfollow that it includes. All lists name the
+// same users.
 func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.People("dave", "hank", "blair", "sam")
@@ -74,7 +74,7 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	if cmp.Equal(before["sam"], unfollowed) {
 		t.Error("the end of a follow shows nowhere")
 	}
-	// A like that is undone is removed from every list, whoever hides from whom.
+	// A like that is undone is removed from every list, also for users from whom the liker hides.
 	for _, as := range []string{"hank", "blair", "sam"} {
 		n.Must("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
 	}

@@ -168,7 +168,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// quiet waits until no job is left except those planned for later.
+// quiet waits until no job is left except jobs planned for later.
 func (s *stage) quiet() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {

@@ -25,7 +25,7 @@ var (
 
 // places are the arguments that name a position in the viewer's own list. The item at the position may have been deleted or
 // hidden since, so these arguments accept the ID of an item that the viewer could see before, without revealing anything of it.
-// The ID of an item that was hidden from the start gets the answer of a missing one, as everywhere.
+// The ID of an item that was hidden from the start gets the answer for a missing item, as everywhere.
 var places = []string{
 	"Query.viewer.homeFeed.lastId", "Query.viewer.homeFeed.newerThan", "Query.viewer.liveBoard.lastId", "Mutation.markHomeFeedSeen.input.upTo",
 	"Mutation.ingest.events.do.markHomeFeedSeen.upTo",
@@ -157,7 +157,7 @@ func (s *secrets) publishUnder(as, parent, body string) string {
 	return data.PublishPost.Post.ID
 }
 
-// schedule announces a show in so many hours.
+// schedule announces a show that starts in this number of hours.
 func (s *secrets) schedule(as, title string, hours int) string {
 	s.TB.Helper()
 	var data struct {
@@ -168,7 +168,8 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// walks sends an ID by a way as a user; an event is sent by the host application for the user. The answer is settled.
+// walks sends an ID by a way as a user; an event is sent by the host application for the user. walks returns the answer after
+// settled has replaced what may differ.
 func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)
@@ -204,7 +205,7 @@ func never(id string) string {
 }
 
 // For every argument of the schema, the ID of an item hidden from the viewer gets exactly the answer of an ID that does not
-// exist. The arguments are found by introspection, so new ones are tested without a change here.
+// exist. The arguments are found by introspection, so new arguments are tested without a change here.
 func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	for _, s.sockets = range []bool{false, true} {
@@ -212,7 +213,8 @@ func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
 	}
 }
 
-// hidesEverywhere sends the ID of each hidden item in every argument, and compares the answer with that for a missing ID.
+// hidesEverywhere sends the ID of each hidden item in every argument, and compares the answer with the answer for a missing
+// ID.
 func hidesEverywhere(t *testing.T, s *secrets) {
 	ways := s.others()
 	if len(ways) < 80 {

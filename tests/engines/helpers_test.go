@@ -73,7 +73,7 @@ func coded(t tester, err error, want services.Code) {
 var insertPost = sql.AdHoc("insert a post", `INSERT INTO posts (id, author, kind, off_feed, pull, body, updated_at)
 	VALUES ($1, $2, 'POST', FALSE, FALSE, $3, $4) ON CONFLICT (id) DO NOTHING`)
 
-// putPost writes a post. CONFLICT if its id is taken.
+// putPost writes a post. It returns CONFLICT if the ID is taken.
 func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID, body string) error {
 	inserted, err := tx.Run(ctx, insertPost, id, author, body, tx.Now)
 	if err == nil && inserted == 0 {

@@ -106,7 +106,7 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
-		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // of a key the last job, at the position of the first
+		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // for each key the last job, at the position of the first
 		b.counts(7, 0)                                               // including the held job and the planned job
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)

@@ -195,7 +195,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	})
 }
 
-// Requests with one key arrive together. One has its effect; the others wait for it and then find its answer.
+// Requests with one key arrive together. One request takes effect; the other requests wait for it and then return its answer.
 func TestIdempotencyKeysAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const requests = 8

@@ -29,13 +29,13 @@ var cellOps = []string{"read", "read", "put", "put", "put", "add", "drop", "drop
 
 // cellTable runs the steps, on the database or on the model.
 type cellTable interface {
-	read(key int) (int, error)             // -1 if there is none
+	read(key int) (int, error)             // -1 if there is no row
 	put(key, value int) (int, error)       // returns the number of changed rows
-	add(key, value int) (int, error)       // returns the sum, -1 if there is none
+	add(key, value int) (int, error)       // returns the sum, -1 if there is no row
 	drop(key int) (int, error)             // returns the number of deleted rows
-	keep(key, value int) (int, error)      // adds the row if there is none, and returns the number of added rows
-	insert(key, value int) error           // an error if there is one
-	tryInsert(key, value int) (int, error) // 1 if there is one
+	keep(key, value int) (int, error)      // adds the row if it does not exist, and returns the number of added rows
+	insert(key, value int) error           // an error if the row exists
+	tryInsert(key, value int) (int, error) // 1 if the row exists
 }
 
 // cellKeys is the number of keys.
@@ -171,8 +171,8 @@ func (c cellsOf) tryInsert(key, value int) (int, error) {
 	return 0, err
 }
 
-// A batch has the same result as its functions have if they run one by one, whatever a function does with the data of earlier
-// ones. Answers, rows and refusals equal those of a model.
+// A batch has the same result as its functions have if they run one by one, even if a function reads and changes the data of
+// earlier functions. Answers, rows and refusals equal the model's.
 func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 	const batches = 600
 	each(t, func(b *bundle) {

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// follower returns a function that appends to a log the head of the log that it read. So the entry shows whether the function saw
+// follower returns a function that reads the head of a log and appends it to the log. So the entry shows whether the function saw
 // all entries before it.
 func (b *bundle) follower(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
@@ -29,7 +29,7 @@ func (b *bundle) follower(kind string) func(*sql.Tx) error {
 	}
 }
 
-// followed checks that each entry of a log names the one before it.
+// followed checks that each entry of a log names the entry before it.
 func (b *bundle) followed(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
@@ -39,7 +39,7 @@ func (b *bundle) followed(kind string, entries int) {
 	}
 }
 
-// Each function of a batch sees the effects of the functions before it, and no effects of those that failed.
+// Each function of a batch sees the effects of the functions before it, and no effects of functions that failed.
 func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	each(t, func(b *bundle) {
 		var fns []func(*sql.Tx) error
@@ -91,7 +91,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 			return err
 		}, nil, 1 + 2 + 6 + 8}, // the second pass is as cheap as a prefetch
 		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
-			changed, err := table.put(key+1000, 1) // the first pass learns that there is no such cell
+			changed, err := table.put(key+1000, 1) // the first pass learns that the cell does not exist
 			if err == nil && changed == 0 {
 				_, err = table.read(key)
 				err = errors.Join(err, errMine)
@@ -284,7 +284,7 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 	})
 }
 
-// The same holds for a function that never reads the same rows twice.
+// A function that reads other rows each time cannot be sent together with others either, but still ends correctly.
 func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		runs := 0

@@ -79,8 +79,8 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 	})
 }
 
-// If a function ignores the error of a statement, PostgreSQL has aborted the transaction all the same. The write must fail, and
-// must not commit half of the function's work. SQLite undoes only the statement.
+// If a function ignores the error of a statement, PostgreSQL has still aborted the transaction. The write must fail, and must
+// not commit half of the function's work. SQLite undoes only the statement.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
 	b := newBundle(t, url)
@@ -335,8 +335,8 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	equal(t, b.published(), []services.PostID{2})
 }
 
-// Each function of a batch has a later time than the one before, and a later batch has later times even if the clock stands
-// still. If the clock is set back, the next batch uses the new time.
+// Each function of a batch has a later time than the function before, and a later batch has later times even if the clock
+// stands still. If the clock is set back, the next batch uses the new time.
 func TestTimesOfABatchRise(t *testing.T) {
 	each(t, func(b *bundle) {
 		var times []time.Time

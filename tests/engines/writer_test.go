@@ -259,7 +259,7 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 }
 
 // A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
-// success for a write that does not stand, and the writer continues when there is space again.
+// success for a write that was rolled back, and the writer continues when there is space again.
 func TestFullDisk(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	pages := must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0]

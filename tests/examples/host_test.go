@@ -178,7 +178,7 @@ func (b *beside) equal() error {
 	return b.likesEqual(facts)
 }
 
-// feedEqual compares a user's feed with their own articles and those of the authors that they follow.
+// feedEqual compares a user's feed with the user's own articles and the articles of the authors that they follow.
 func (b *beside) feedEqual(key string, facts facts) error {
 	var want []string
 	for _, article := range facts.Articles {

@@ -76,7 +76,7 @@ func serveExample(t *testing.T) (origin string) {
 	return server.URL
 }
 
-// shown waits until the last icon and the shown alerts are these.
+// shown waits until the last icon is icon and the shown alerts are alerts.
 func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	t.Helper()
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))

@@ -46,8 +46,8 @@ func hostCounts(url string, keys []string) (counts []int, err error) {
 }
 
 // A node is killed while it notifies 10,000 users: before its answer, after it, and in the middle of the jobs. The host application
-// repeats each notification on another node, with the same idempotency key. It counts once for everybody, and a recount finds no
-// difference.
+// repeats each notification on another node, with the same idempotency key. The notification counts once for everybody, and a
+// recount finds no difference.
 func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
@@ -86,7 +86,8 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		func(answered <-chan error) { <-answered },
 		func(answered <-chan error) {
 			<-answered
-			// Wait until any chunk is written. It can be any, because the node that was killed before may still hold the leases of some.
+			// Wait until any chunk is written. The test cannot wait for a certain chunk, because the node that was killed before
+			// may still hold the leases of some chunks.
 			world.Converge(t, time.Minute, func() error {
 				counts, err := hostCounts(stays.URL, spread)
 				if err == nil && !slices.Contains(counts, 3) {

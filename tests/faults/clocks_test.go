@@ -14,7 +14,8 @@ import (
 	"tidings/tests/world"
 )
 
-// clocks starts two nodes on one PostgreSQL and one Redis. The clock of the first is right, that of the second is ahead.
+// clocks starts two nodes on one PostgreSQL and one Redis. The clock of the first node is right, and the clock of the second
+// is ahead.
 func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)

@@ -22,7 +22,7 @@ type ledgerPost struct {
 
 type edge struct{ reader, author string }
 
-// change calls change, which reads or writes the ledger, under the lock.
+// change calls the function change, which reads or writes the ledger, under the lock.
 func (l *ledger) change(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,9 +47,9 @@ func (r *reborn) start() {
 
 func (r *reborn) now() string { return *r.address.Load() }
 
-// The process is killed under load, three times. Acknowledged mutations are kept, repeated unacknowledged ones have one
-// effect, every job is done, and the badges are right. A private Redis loses all projections each time; in another process's
-// Redis they stay and are stale.
+// The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an
+// acknowledgement have one effect, every job is done, and the badges are right. A private Redis loses all projections each
+// time; in another process's Redis they stay and are stale.
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },

@@ -157,7 +157,8 @@ func TestRedisKilledUnderLoad(t *testing.T) {
 	redisGone(t, server, server.Kill, server.Start)
 }
 
-// The same holds if Redis only hangs, so that commands sent to it run later or never.
+// If Redis hangs under load, so that commands sent to it run later or never, the promises of TestRedisKilledUnderLoad hold
+// too.
 func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Pause, server.Resume)

@@ -105,7 +105,7 @@ func TestStartsThatCannotSucceed(t *testing.T) {
 	}
 }
 
-// SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next one.
+// SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next process.
 func TestCleanRestart(t *testing.T) {
 	data := t.TempDir()
 	address := "127.0.0.1:0"
@@ -264,7 +264,8 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 		for ; frees == rush && waited < 60; waited++ {
 			second(t.Context())
 		}
-		// One second for each 8 MB of the live heap is 20 s or more, because other tests have left data. The second of the rush counts.
+		// A second for each 8 MB of the live heap makes 20 s or more, because other tests have left data. The second in which the
+		// rush happened counts too.
 		if least := []int{3, int(runtimeMetric("/gc/heap/live:bytes")>>23) - 1}[rush]; frees != rush+1 || waited < least || waited > least+1 {
 			t.Errorf("after rush %d memory was given back %d times, the last time after %d s; want one after %d s", rush+1, frees, waited, least)
 		}

@@ -17,8 +17,8 @@ import (
 )
 
 // lines is the order of the packages: a package imports only packages with a greater line, never one with the same line. Add a
-// new package here. Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which all of
-// them may import.
+// new package here. Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which the
+// features of both lines may import.
 var lines = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
@@ -79,7 +79,7 @@ var lines = map[string]int{
 	"services":               15,
 }
 
-// testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
+// testHelpers are packages that only tests import. Each helper belongs to its parent package, and may import it.
 var testHelpers = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
 	"services/devices/devicestest":             "services/devices",
@@ -103,8 +103,8 @@ var testHelpers = map[string]string{
 // fan-out. Such tests are in a separate test package, because Go allows no import cycle.
 var worlds = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
-// owners lists, for each outside module, the one package that may import it. Tests of the whole program are clients, and may also
-// import the modules whose field client is true.
+// owners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may
+// also import the modules whose field client is true.
 var owners = []struct {
 	module, owner string
 	client        bool
@@ -273,8 +273,8 @@ func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File
 	}
 }
 
-// wordsMayImport is the only import of package services from outside the module and the standard library, which lacks the tables
-// of Unicode's normal forms.
+// wordsMayImport is the only package that package services may import from outside the module and the standard library: the
+// standard library lacks the tables of Unicode's normal forms.
 const wordsMayImport = "golang.org/x/text/unicode/norm"
 
 func within(target, module string) bool {
@@ -352,8 +352,8 @@ func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.F
 	})
 }
 
-// checkHeader checks that a Lua script begins with a comment that names its arguments and results, and a lib*.lua with one that
-// names its helpers.
+// checkHeader checks that a Lua script begins with a comment that names its arguments and results, and a lib*.lua with a
+// comment that names its helpers.
 func (c *checker) checkHeader(name, text string) {
 	var header strings.Builder
 	for row := range strings.Lines(text) {

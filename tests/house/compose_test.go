@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// specification is the JSON Schema of the Compose Specification: testdata/compose-spec.json, which is that of compose-go v2.16.2
+// specification is the JSON Schema of the Compose Specification: testdata/compose-spec.json, the schema of compose-go v2.16.2
 // without the descriptions. This file implements only the keywords that the schema uses. Any other keyword is a fault.
 type specification map[string]any
 

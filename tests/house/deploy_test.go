@@ -112,7 +112,7 @@ func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
 	}
 }
 
-// Every alert has its severity, what a person sees, and what to do.
+// Every alert says how severe it is, what a person sees, and what to do.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	var rules struct {
 		Groups []struct {

@@ -15,7 +15,7 @@ import (
 var row = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
 // The table of packages in the documentation is the same as lines, which the rules use. The table has one row for all folders of
-// tests, so these are not compared.
+// tests, so the folders of tests are not compared.
 func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {

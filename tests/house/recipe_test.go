@@ -28,7 +28,7 @@ func goName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }
 
-// derived are files that once had a line for each source that is one count, and now use CountFields instead.
+// derived are files that use CountFields, and so have no line of their own for a source that is one count.
 var derived = []string{"resolvers/hot_badges.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
 // stepsOf returns the files and places in the table of a section of docs/architecture.md.

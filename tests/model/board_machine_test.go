@@ -94,7 +94,7 @@ func (b *boards) pass(d time.Duration) {
 
 func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
 
-// due runs every due job. Jobs planned for later stay, such as those that close shows without an end.
+// due runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
 func (b *boards) due() {
 	for _, n := range b.nodes {
 		n.DueJobs()
@@ -237,7 +237,7 @@ func (b *boards) cancel(t *rapid.T) {
 func (b *boards) follow(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
-	b.pass(time.Millisecond) // a session and a follow of one millisecond on two nodes have no defined order
+	b.pass(time.Millisecond) // a session and a follow in the same millisecond on two nodes have no defined order
 	_, follows := b.follows[p]
 	nothing := verb == "follow" && follows || verb == "unfollow" && !follows || verb == "unmute" && !b.mutes[p] || verb == "mute" && b.mutes[p]
 	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){changed badges{version}}}`, verb, p.whom), nil)

@@ -31,7 +31,7 @@ func titles(shows []world.BoardShow) (list []string) {
 	return list
 }
 
-// A frame that shows that a show went live or ended also has the count with that change.
+// A frame that reports the start or the end of a show also has the count after that change.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")

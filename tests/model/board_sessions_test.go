@@ -169,7 +169,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	})
 }
 
-// A session lives while a subscription shows it. When the session is too old, the subscription begins a new one.
+// A session lives while a subscription shows it. When the session is too old, the subscription begins a new session.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	n, reader := boardOf(t, redistest.Redis(t), "request")
 	page := n.BoardFor(reader, live.Ask{})

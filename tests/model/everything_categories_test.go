@@ -17,7 +17,7 @@ type categories struct {
 }
 
 // worldCategories are the categories of the host application in all worlds.
-var worldCategories = []string{"promo", "orders"} // rapid draws the first ones more often
+var worldCategories = []string{"promo", "orders"} // rapid draws the first names more often
 
 func (e *everything) startCategories() {
 	e.categories = categories{told: map[string]map[string]int{}, defined: map[string]string{}, chosen: map[string]map[string]string{}}

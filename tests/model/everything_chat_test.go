@@ -86,7 +86,8 @@ func (e *everything) mute(t *rapid.T) {
 	e.talk.muted[person] = muted
 }
 
-// unreadTalk returns the expected counts of the conversation: all unread messages, and those that mention the person.
+// unreadTalk returns the expected counts of the conversation: all unread messages, and the unread messages that mention the
+// person.
 func (e *everything) unreadTalk(person string) (unread, mentions int) {
 	for i, one := range e.talk.said {
 		if i >= e.talk.read[person] && one.author != person && !one.recalled {

@@ -33,7 +33,7 @@ type worldAnnouncement struct {
 	withdrawn bool
 }
 
-// worldDots are the dots of all worlds: new users have seen earlier raises.
+// worldDots are the dots that all worlds share: new users have seen all earlier raises.
 var worldDots = []string{"shop", "wallet"}
 
 func newEverything(n *world.Node, flush, lose func()) *everything {
@@ -76,7 +76,8 @@ func (e *everything) withdraw(t *rapid.T) {
 	e.N.Settle()
 }
 
-// markAnnouncements marks announcements read up to one that is still shown. A later mark of an earlier one changes nothing.
+// markAnnouncements marks announcements read up to an announcement that is still shown. A later mark of an earlier
+// announcement changes nothing.
 func (e *everything) markAnnouncements(t *rapid.T) {
 	person := e.Person(t, "person")
 	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")

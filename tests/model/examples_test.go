@@ -8,7 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Three authors have 10, 8 and 14 posts. When the reader last looked, they had 6, 7 and 12. So 4 + 1 + 2 are new.
+// Three authors have 10, 8 and 14 posts. When the reader last looked, the authors had 6, 7 and 12 posts. So 4 + 1 + 2 are
+// new.
 func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

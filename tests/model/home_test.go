@@ -58,7 +58,7 @@ func (h *home) two(t *rapid.T) relation {
 	return relation{h.People[i], h.People[j]}
 }
 
-// act sends a mutation on another person, and fails unless it succeeds and reports the expected changed.
+// act sends a mutation on another person, and fails unless it succeeds and reports the expected value of changed.
 func (h *home) act(t *rapid.T, verb string, p relation, more string, changes bool) {
 	got := h.N.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){changed badges{version}}}`, verb, p.whom, more), nil)
 	if changed := got.Changed(); got.ErrorCode() != "" || changed != changes {
@@ -87,7 +87,7 @@ func (h *home) unmute(t *rapid.T) {
 	delete(h.mutes, p)
 }
 
-// end runs the due jobs, including those of expired mutes: a mute holds until its job has run.
+// end runs the due jobs, including the jobs of expired mutes: a mute holds until its job has run.
 func (h *home) end(*rapid.T) {
 	h.N.Settle()
 	h.Pending = false
@@ -129,7 +129,8 @@ func (h *home) unblock(t *rapid.T) {
 	delete(h.blocks, p)
 }
 
-// follow is refused while one of the two blocks the other. A block by the other reads as if there were no such user.
+// follow is refused while one of the two blocks the other. If the other person blocks, the answer is the same as for a user
+// who does not exist.
 func (h *home) follow(t *rapid.T) {
 	p := h.two(t)
 	_, blocks := h.blocks[p]

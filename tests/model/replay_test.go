@@ -54,7 +54,7 @@ func (r *replayed) resolved(input map[string]any, group string) (_ map[string]an
 	return input, ok
 }
 
-// ingest sends events; first is the index of the first one in the history.
+// ingest sends events; first is the index of the first event in the history.
 func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	var data struct {
 		Ingest struct {
@@ -118,8 +118,8 @@ func (r *replayed) live(t *rapid.T, h *history) {
 	}
 }
 
-// later sends all events in batches, after the last one happened. An event that refers to the object of an earlier event is sent
-// once that event's answer has the ID.
+// later sends all events in batches, after the last event happened. An event that refers to the object of an earlier event is
+// sent once that event's answer has the ID.
 func (r *replayed) later(t *rapid.T, h *history) {
 	r.reach(h, h.clock)
 	for done := 0; done < len(h.events); {
@@ -223,7 +223,7 @@ func expiring(cfg *node.Config) {
 }
 
 // A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported
-// live: the same numbers, lists, orders and times for everyone. The numbers also equal those of the facts.
+// live: the same numbers, lists, orders and times for everyone. The numbers also equal a count of the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayed {

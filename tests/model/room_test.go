@@ -218,8 +218,8 @@ func (r *room) do(line roomLine) {
 	r.read()
 }
 
-// read makes members read by a fixed rule: now and then one member reads all messages, another one all but the newest 3, and a
-// third one marks the newest ones as unread.
+// read makes members read by a fixed rule: now and then one member reads all messages, another member all but the newest 3,
+// and a third member marks the newest messages as unread.
 func (r *room) read() {
 	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
 	message := func(number int) string {
@@ -322,7 +322,7 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	}
 }
 
-// The generated log, for machines without the real one, has everything that the test needs.
+// The generated log, for machines without the real log, has everything that the test needs.
 func TestTheGeneratedRoomIsRealistic(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
 	for _, line := range madeRoom(roomDays) {

@@ -38,7 +38,7 @@ func (s stream) does(as, operation string, total int) {
 }
 
 // says checks the change of ann that a reader at the position after finds: source is the source and the part of its cause, or ""
-// for a silent change. It returns the position after it.
+// for a silent change. It returns the position after this change.
 func (s stream) says(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := changesPage(s.Node, 100, after)
@@ -68,7 +68,8 @@ func (s stream) talk() (id string) {
 	return made.CreateConversation.Conversation.ID
 }
 
-// A reader who has not heard an alert still finds it after items that were unread in silence beside it are seen.
+// A reader who has not heard an alert still finds it after the user has seen other items that had raised the number in
+// silence.
 func TestAnAlertOutlivesSilentItems(t *testing.T) {
 	s := streaming(t)
 	_, start, _ := changesPage(s.Node, 100, "")
@@ -179,8 +180,8 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s.says("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
-// A user who marks a read message as unread gets no alert by that, although the conversation's last message, their own, was never
-// reported.
+// A user who marks a read message as unread gets no alert by that, although the last message of the conversation, which they sent
+// themselves, was never reported.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
 	s := streaming(t)
 	_, heard, _ := changesPage(s.Node, 100, "")

@@ -62,7 +62,8 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	}
 }
 
-// Browsers alert in the same way. This user's socket showed nothing.
+// Browsers too alert for an item that arrives after the user's last socket is closed. In this test the socket has shown no
+// item.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	n, push := pushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
 	phone{push.Browser("phone"), n}.register("ann")

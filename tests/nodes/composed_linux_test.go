@@ -120,7 +120,7 @@ func (c *composition) reports() {
 }
 
 // drains ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
-// and asks them to connect again; they get the other node at once.
+// and asks them to connect again; the devices get the other node at once.
 func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	t := c.t
 	t.Helper()
@@ -267,7 +267,8 @@ func (c *composition) openStream(client *http.Client, user string) (*http.Respon
 	return client.Do(request)
 }
 
-// until reads events until one shows this number of posts. The event arrives while the stream is open, so nothing buffers it.
+// until reads events until an event shows this number of posts. The event arrives while the stream is open, so nothing
+// buffers it.
 func (c *composition) until(events *bufio.Scanner, posts int) {
 	c.t.Helper()
 	for events.Scan() {

@@ -47,7 +47,7 @@ type service struct {
 	Command     string
 }
 
-// hosts are the last parts of the addresses of services. Those of clients are higher.
+// hosts are the last parts of the addresses of services. The last parts of clients' addresses are higher.
 var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
 const firstClient = 100

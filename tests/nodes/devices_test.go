@@ -45,7 +45,7 @@ func (p phone) register(as string) (id string, changed bool) {
 	return got.Device.ID, got.Changed
 }
 
-// devicesOf are the IDs of a user's devices.
+// devicesOf returns the IDs of a user's devices.
 func devicesOf(n *world.Node, as string) (ids []string) {
 	n.TB.Helper()
 	var data struct {
@@ -110,8 +110,8 @@ func TestDevicesOverTheAPI(t *testing.T) {
 	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
 }
 
-// strangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must be those
-// for a device that does not exist.
+// strangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must equal
+// the answers for a device that does not exist.
 func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
 	t.Helper()
 	nobodys := "device:" + strings.Repeat("A", 22)
@@ -209,7 +209,7 @@ func counts(t *testing.T, n *world.Node, push *devicestest.Service) {
 	}
 }
 
-// Without a key nothing can be registered, and the metrics have no devices.
+// Without a push key no device can be registered, and the metrics have no devices.
 func TestWithoutAKeyDevicesAreOff(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	var data struct{ Viewer struct{ PushKey *string } }

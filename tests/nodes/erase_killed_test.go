@@ -96,7 +96,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 	}
 }
 
-// Only operators can erase a user, and only a user who exists. An open socket of the user is closed.
+// Only operators can erase users. A user who does not exist cannot be erased. An open socket of the user is closed.
 func TestErasureClosesSockets(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges(leaver)

@@ -181,7 +181,7 @@ func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 	}
 }
 
-// screens are the lists that people look at, except conversations: the messages of an erased user are recalled one by one, later.
+// screens are the lists that people look at, except conversations: the messages of an erased user are recalled later, one by one.
 var screens = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,

@@ -36,7 +36,8 @@ func named(n *world.Node, id string) string {
 }
 
 // After an erasure, the other member of a DIRECT conversation keeps it as it is, except for its ref. Nobody can create that
-// conversation again, so the ref becomes free for the next one. A GROUP keeps its ref, because it still has other members.
+// conversation again, so the ref becomes free for another conversation. A GROUP keeps its ref, because it still has other
+// members.
 func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -89,7 +90,7 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	}
 }
 
-// A label that has only a ref leaves no row behind.
+// If an erasure frees the ref of a label that has nothing else, the row is deleted too.
 func TestErasureLeavesNoEmptyLabel(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.People("ann", leaver)

@@ -12,7 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// followModes is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the other.
+// followModes is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the
+// second.
 type followModes struct {
 	t     *testing.T
 	nodes [2]*world.Node
@@ -26,7 +27,7 @@ func (f *followModes) set(mode string) (changed bool) {
 	return data.SetFollowMode.Changed
 }
 
-// shows waits until both nodes count this many posts and shows, and checks that they explain and push the same.
+// shows waits until both nodes count this many posts and shows, and checks that the nodes explain and push the same numbers.
 func (f *followModes) shows(what string, posts, shows int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
@@ -72,8 +73,8 @@ func (f *followModes) listed() (posts, shows int) {
 	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
 }
 
-// A mode changes the numbers on every device at once, and so does its end; the lists stay. This holds for authors whose posts are
-// pushed and for those whose posts are pulled, and after Redis has lost everything.
+// A mode changes the numbers on every device immediately, and so does its end; the lists stay. This holds for authors whose posts
+// are pushed and for authors whose posts are pulled, and after Redis has lost everything.
 func TestFollowModesDecideWhatCounts(t *testing.T) {
 	for _, author := range []string{"SMALL", "HUGE"} {
 		t.Run(author, func(t *testing.T) {

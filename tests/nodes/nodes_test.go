@@ -14,7 +14,8 @@ import (
 	"tidings/tests/world"
 )
 
-// carries checks that changes through one node are seen on a device at the other: posts, deletions, likes, marks and unfollows.
+// carries checks that a device at one node shows changes that were made through the other node: posts, deletions, likes, marks
+// and unfollows.
 func carries(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
@@ -45,7 +46,7 @@ func carries(t *testing.T, here, there *world.Node) {
 	shows("an unfollow", 0)
 }
 
-// A change through one node reaches the devices on both.
+// A change through one node reaches the devices on both nodes.
 func TestNodesProjectForEachOther(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },

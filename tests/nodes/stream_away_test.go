@@ -15,8 +15,8 @@ import (
 	"tidings/tests/world"
 )
 
-// whoIsAway are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago, of
-// whom Redis holds nothing.
+// whoIsAway are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago.
+// Redis holds nothing about the last of them.
 type whoIsAway struct {
 	a, b   *world.Node
 	t      *testing.T

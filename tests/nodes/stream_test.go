@@ -98,7 +98,7 @@ func changing(lap time.Duration) func(cfg *node.Config) {
 }
 
 // After random acts, once all jobs are done, everybody's last change equals their badges, by marks alone: on one node, and on two
-// that share the jobs. At least one change is not silent.
+// nodes that share the jobs. At least one change is not silent.
 func TestChangesFollowBadges(t *testing.T) {
 	run := func(t *testing.T, nodes ...*world.Node) {
 		reader := &world.Changes{}
@@ -162,7 +162,7 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 }
 
 // An alert whose user had a silent change later moves behind other users' changes. It still sounds to a reader who is in the
-// middle of a backlog. Cursors with one position, as a reader without a backlog has, go on working.
+// middle of a backlog. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
 func TestAlertThatMovedInAPage(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
@@ -228,7 +228,7 @@ func TestChangesOfEverybody(t *testing.T) {
 }
 
 // A job is done only after its users are marked. If the process dies between the change in Redis and the mark, the repeated job
-// finds nothing to change, and marks all the same.
+// finds nothing to change, but still marks the users.
 func TestMarkBeforeJobIsDone(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	marked, fails := map[services.UserID]int{}, 3
@@ -261,7 +261,7 @@ func TestMarkBeforeJobIsDone(t *testing.T) {
 	}
 }
 
-// Only the host application can read the stream. The error says so if the stream is off.
+// Only operators can read the stream: other callers are refused. If the stream is off, the error says so.
 func TestChangesAreRefused(t *testing.T) {
 	off := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, c := range []struct{ as, query, code string }{

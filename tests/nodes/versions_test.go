@@ -74,7 +74,8 @@ func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	}
 }
 
-// A server that restarts on a Redis with its data never answers with a version below a device's last one, after any events.
+// A server that restarts on a Redis with its data never answers with a version below the last version that a device has,
+// after any events.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	database := sqltest.SQLite(t)

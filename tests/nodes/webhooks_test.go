@@ -86,7 +86,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	world.Eventually(t, 20*time.Second, "the fall is sent", func() bool { return events.Load() == 3 })
 }
 
-// refuse sends valid and invalid requests as operators and as others, and checks the error codes.
+// refuse sends valid and invalid requests as operators and as other callers, and checks the error codes.
 func refuse(t *testing.T, n *world.Node, add, url string) {
 	t.Helper()
 	for _, c := range []struct{ as, query, code string }{

@@ -160,7 +160,7 @@ func (w *World) followers(person string) int {
 	return 0
 }
 
-// counted returns the number that the badge of a category must show for so many unseen notifications.
+// counted returns the number that the badge of a category must show for this number of unseen notifications.
 func (w *World) counted(person, category string, unseen int) int {
 	if w.Off != nil && w.Off(person, category) {
 		return 0
@@ -235,7 +235,7 @@ func (w *World) FollowOne(t *rapid.T, reader, author string) {
 	}
 	if want == "" && !already {
 		w.Follows[reader][author] = len(w.posts)
-		delete(w.modes[reader], author) // the end of the former follow forgot it
+		delete(w.modes[reader], author) // the mode ended with the former follow
 	}
 }
 
@@ -287,7 +287,7 @@ func (w *World) Work(t *rapid.T) {
 	w.N.Work(rapid.SampledFrom(w.N.Workers).Draw(t, "worker"))
 }
 
-// Actions are the steps of a random history, by name.
+// Actions returns the steps of a random history, by name.
 func (w *World) Actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"publish": w.Publish, "publish again": w.Publish, "delete": w.Delete, "follow": w.Follow, "follow again": w.Follow,

@@ -26,7 +26,7 @@ func (w *World) PublishAs(author string) {
 	w.Pending = true
 }
 
-// Delete removes a drawn post. A second time it changes nothing.
+// Delete removes a drawn post. A second delete of the post changes nothing.
 func (w *World) Delete(t *rapid.T) {
 	post := w.SomePost(t)
 	if post == nil {
@@ -39,7 +39,7 @@ func (w *World) Delete(t *rapid.T) {
 	post.Deleted, w.Pending = true, true
 }
 
-// Published is the number of posts so far, deleted ones too.
+// Published returns the number of posts so far, deleted ones too.
 func (w *World) Published() int { return len(w.posts) }
 
 // SomePost draws a post, which may be a deleted one; nil while there is none.

@@ -159,7 +159,7 @@ type Answer struct {
 	Status int
 }
 
-// ErrorCode is the code of the first error, "" when there is none.
+// ErrorCode returns the code of the first error, "" when there is none.
 func (a Answer) ErrorCode() string {
 	if len(a.Errors) == 0 {
 		return ""

@@ -74,7 +74,7 @@ func Build(folder, file string) error {
 	return nil
 }
 
-// Process is the program as a process of its own.
+// Process is the program, running as a separate process.
 type Process struct {
 	tb      testing.TB
 	Command *exec.Cmd
@@ -84,7 +84,7 @@ type Process struct {
 	code    int // the exit code, -1 after a signal; valid once Ended is closed
 }
 
-// transcript is what a process has printed so far.
+// transcript is the output of a process so far.
 type transcript struct {
 	mu   sync.Mutex
 	text strings.Builder

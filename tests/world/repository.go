@@ -31,5 +31,5 @@ var began = func() string {
 	return folder
 }()
 
-// SharedData is the path of a data set beside the repository.
+// SharedData returns the path of a data set beside the repository.
 func SharedData(name string) string { return filepath.Join(Root(), "..", "shared", "data", name) }

@@ -60,7 +60,7 @@ func Request(ctx context.Context, url, as, query string, variables map[string]an
 // Changed reports whether a payload of the answer has `changed: true`.
 func (a Answer) Changed() bool { return bytes.Contains(a.Data, []byte(`"changed":true`)) }
 
-// Quoted is a text as a JSON string.
+// Quoted returns a text as a JSON string.
 func Quoted(text string) string {
 	quoted, _ := json.Marshal(text) // a string is always JSON
 	return string(quoted)

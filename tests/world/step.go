@@ -47,7 +47,7 @@ func (n *Node) Metric(name string) (value float64) {
 	return value
 }
 
-// ShowsNew waits until a user has exactly so many new posts.
+// ShowsNew waits until a user has exactly this number of new posts.
 func (n *Node) ShowsNew(as string, want int) {
 	n.TB.Helper()
 	var got Count
@@ -231,7 +231,7 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 	}
 }
 
-// DueJobs runs every due job. Jobs planned for later stay, such as those that close shows without an end.
+// DueJobs runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
 func (n *Node) DueJobs() {
 	n.TB.Helper()
 	for claimed := 1; claimed > 0; {

@@ -43,8 +43,8 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
 		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
 	}
-	// Half-way through an animation a text can be too faint to read. Only the end of an animation counts, so running ones are
-	// finished first. If another one begins while axe runs, axe runs again, up to 10 times.
+	// Half-way through an animation a text can be too faint to read. Only the end of an animation counts, so running
+	// animations are finished first. If another animation begins while axe runs, axe runs again, up to 10 times.
 	Evaluate[bool](ctx, tb, `(() => {
 		const look = (again) => {
 			let moved = false;
@@ -66,7 +66,7 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
 }
 
-// Barriers lists the serious and critical faults of Inaccessible: those that keep somebody from using the page.
+// Barriers lists the serious and critical faults of Inaccessible: the faults that keep somebody from using the page.
 func Barriers(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	return slices.DeleteFunc(Inaccessible(ctx, tb), func(one string) bool {
@@ -95,7 +95,7 @@ func Scripts(ctx context.Context, tb testing.TB, permitted bool) {
 	}))
 }
 
-// Click waits for an element that matches the selector, and clicks the first one.
+// Click waits for an element that matches the selector, and clicks the first such element.
 func Click(ctx context.Context, tb testing.TB, selector string) {
 	tb.Helper()
 	WaitFor(ctx, tb, selector+" is there", `document.querySelector(`+quote(selector)+`)`)

@@ -1,6 +1,6 @@
 // Package browsertest drives GraphiQL in a real browser, for tests.
 //
-// It guarantees each test a profile of its own, which is removed when the test ends, in one browser for all tests of a package; a
+// It guarantees each test a separate profile, which is removed when the test ends, in one browser for all tests of a package; a
 // record of the requests and the complaints of each browser tab; and steps that wait for a condition, up to a deadline, and never
 // for a fixed time.
 //
@@ -38,14 +38,14 @@ const pageState = `(() => {
 		'\nthe page shows:\n' + (document.body?.innerText ?? '').slice(0, 4000);
 })()`
 
-// CHROMIUM names the environment variable that holds the path of the browser, where it is not found by itself.
+// CHROMIUM names the environment variable that holds the path of the browser. It is needed where start does not find one.
 const CHROMIUM = "CHROMIUM"
 
-// shells are the names of the browser that can only be headless. It takes about a third less processor time than a full browser: the
-// profile of a test has none of the services behind a user's profile, and a tab no window frame to draw.
+// shells are the names of the browser that is always headless. It needs about a third less processor time than a full browser: its
+// profiles have none of the services of a user's profile, and its tabs have no window frame to draw.
 var shells = []string{"/usr/bin/chromium-headless-shell", "chromium-headless-shell", "chrome-headless-shell"}
 
-// browsers are the names of a full browser: Debian's, then by name, then macOS's.
+// browsers are the names of a full browser: the path on Debian, then names of programs, then the path on macOS.
 var browsers = []string{
 	"/usr/bin/chromium",
 	"chromium",
@@ -106,7 +106,8 @@ func NewBrowser(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// start starts the first of these browsers that is installed. It returns the first tab, and what stops the browser.
+// start starts the first of these browsers that is installed. It returns the first tab, and a function that stops the
+// browser.
 func start(candidates []string) (tab context.Context, stop func() error, err error) {
 	path, err := find(os.Getenv(CHROMIUM), candidates, exec.LookPath)
 	if err != nil {

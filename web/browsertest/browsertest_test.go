@@ -103,7 +103,7 @@ func TestRecordOfAnotherContext(t *testing.T) {
 	Requests(context.Background())
 }
 
-// pages starts a server of small pages that do what a record must note.
+// pages starts a server of small pages whose actions a record must note.
 func pages(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -21,13 +21,13 @@ func Before(ctx context.Context, tb testing.TB, script string) {
 	}))
 }
 
-// Press presses a key as the keyboard does, on whatever has the focus: "\r", "\t", "a", or the name of a key in package
-// kb. The modifiers are held meanwhile.
+// Press presses a key as the keyboard does, on the element that has the focus: "\r", "\t", "a", or the name of a key in
+// package kb. The modifiers are held meanwhile.
 func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
 	tb.Helper()
 	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, r := range key {
-			// Down and up, one after the other, each answered before the next.
+			// The key goes down and then up. Each event is answered before the next is sent.
 			for _, event := range pressed(r, modifiers) {
 				if _, err := cdp.Call(ctx, target, input.DispatchKeyEvent, event); err != nil {
 					return err
@@ -39,7 +39,7 @@ func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp
 }
 
 // pressed returns the events of one key. The character is part of the keydown event, as with a keyboard: if the page prevents the
-// event, nothing is written. chromedp would send the character as a separate event, which would arrive all the same, at whatever
+// event, nothing is written. chromedp would send the character as a separate event, which would still arrive, at the element that
 // has the focus by then.
 func pressed(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyEventParams) {
 	for _, event := range kb.Encode(r) {
@@ -88,7 +88,8 @@ func waitInFront(ctx context.Context, tb testing.TB, name string) {
 	waitParsed(ctx, tb)
 }
 
-// WatchState is the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that name.
+// WatchState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that
+// name.
 func WatchState(ctx context.Context, tb testing.TB, name string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quote(name)))

@@ -141,7 +141,7 @@ func waitParsed(ctx context.Context, tb testing.TB) {
 	WaitFor(ctx, tb, "the query is parsed", `((editor) => editor.documentAST?.loc?.source.body === editor.getValue())(`+queryEditor+`)`)
 }
 
-// Query is the text of the query editor.
+// Query returns the text of the query editor.
 func Query(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, queryEditor+".getValue()")
@@ -154,7 +154,7 @@ func SetQuery(ctx context.Context, tb testing.TB, query string) {
 	waitParsed(ctx, tb)
 }
 
-// Variables is the text of the variables editor.
+// Variables returns the text of the variables editor.
 func Variables(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, variableEditor+".getValue()")
@@ -221,7 +221,7 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 }
 
 // WaitFor waits until a JavaScript expression is true in the page; what describes the condition, for the message of a failure. If
-// another page replaces the page meanwhile, WaitFor goes on in the new one. The expression may be of any type: it is true if
+// another page replaces the page meanwhile, WaitFor goes on in the new page. The expression may be of any type: it is true if
 // JavaScript counts its value as true.
 func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	tb.Helper()
@@ -263,7 +263,7 @@ func Screenshot(ctx context.Context, tb testing.TB, path string) {
 	}
 }
 
-// quote makes a JavaScript string literal of a text. A JSON string of encoding/json is one.
+// quote makes a JavaScript string literal of a text. A JSON string of encoding/json is such a literal.
 func quote(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {

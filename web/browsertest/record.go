@@ -29,7 +29,7 @@ type Socket struct {
 	Closed   bool
 }
 
-// record is what one tab did. The browser adds to it while a test reads.
+// record lists the requests, sockets and complaints of one tab. The browser adds to it while a test reads.
 type record struct {
 	mu sync.Mutex
 	// order has the requests and the sockets as they began; each is in one of the two maps.
@@ -46,7 +46,7 @@ func newRecord() *record {
 	return &record{requests: map[network.RequestID]*Request{}, sockets: map[network.RequestID]*Socket{}}
 }
 
-// recordOf is the record of a tab. A context without one is an error of the test.
+// recordOf returns the record of a tab. A context without a record is an error of the test.
 func recordOf(ctx context.Context) *record {
 	seen, ok := ctx.Value(recordKey{}).(*record)
 	if !ok {
@@ -89,7 +89,7 @@ func Sockets(ctx context.Context) []Socket {
 }
 
 // Complaints lists the tab's exceptions, the errors on its console, the violations of its security policy and the requests that
-// failed, oldest first. A correct page has none. A test that expects one looks for its text.
+// failed, oldest first. A correct page has none. A test that expects a complaint looks for its text.
 func Complaints(ctx context.Context) []string {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -146,7 +146,7 @@ func (r *record) add(event any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := event.(type) {
-	// Requests and sockets by their IDs; events of one that began before the record are dropped.
+	// Requests and sockets are found by their IDs. Events of requests and sockets that began before the record are dropped.
 	case *network.EventRequestWillBeSent:
 		r.addRequest(e)
 	case *network.EventResponseReceived:
@@ -204,14 +204,14 @@ func (r *record) addRequest(e *network.EventRequestWillBeSent) {
 	r.requests[e.RequestID] = &Request{URL: e.Request.URL, Method: e.Request.Method, Headers: headers}
 }
 
-// fail notes a request that got no answer. Closing a page cancels what it has open.
+// fail notes a request that got no answer. Closing a page cancels its open requests.
 func (r *record) fail(e *network.EventLoadingFailed) {
 	request := r.requests[e.RequestID]
 	if request == nil {
 		return
 	}
 	request.Error = e.ErrorText
-	// A request that the page itself took back is not a fault.
+	// A request that the page itself cancelled is not a fault.
 	if !e.Canceled {
 		r.complain("failed", request.URL+" "+e.ErrorText)
 	}
@@ -235,7 +235,7 @@ func (r *record) complain(kind, text string) {
 	r.complaints = append(r.complaints, kind+": "+text)
 }
 
-// exceptionText is an exception with its stack, or its message if there is no stack.
+// exceptionText returns an exception with its stack, or its message if there is no stack.
 func exceptionText(details *runtime.ExceptionDetails) string {
 	if details.Exception != nil && details.Exception.Description != "" {
 		return details.Exception.Description

@@ -23,7 +23,8 @@ func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 }
 
 // Deliver gives a message to the service worker of an origin, as the browser does after it decrypts a message of its push
-// service. The worker is the first one that the browser registered. No push service takes part, so it works without a network.
+// service. The worker is the first one that the browser registered. No push service takes part, so Deliver works without a
+// network.
 func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
 	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

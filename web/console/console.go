@@ -1,14 +1,14 @@
 // Package console is the console of operators: pages at /admin, made on the server, without a script.
 //
-// It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act
-// passes the same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie that
-// no script and no other site can use, never in an address, a page or the log; a form that acts is refused when it comes from
-// another site. Looking at a user is not a visit: it moves none of their read positions. It is recorded as an act.
+// It reads and acts through GraphQL, with the token of the operator, so that a page shows the same data as the API, and each
+// act passes the same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie
+// that no script and no other site can use, never in an address, a page or the log; a form that acts is refused when it comes
+// from another site. Looking at a user is not a visit: it moves none of their read positions. It is recorded as an act.
 //
-// On failure a page shows the parts that could be read, and names those that could not.
+// On failure a page shows the parts that could be read, and names the parts that could not.
 //
 // A request passes secured (headers), the check of its origin, forOperators (the token), and then the function of its page,
-// which executes a document, fills the body of its template and calls show. Every request is checked anew: there are no
+// which executes a document, fills the body of its template and calls show. Every request is checked again: there are no
 // sessions here, so an expired token is refused at once.
 package console
 
@@ -34,7 +34,7 @@ type Config struct {
 	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
 	// Act records an act of the viewer of the context.
 	Act func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
-	// State returns what a node knows beyond GraphQL.
+	// State returns the part of this node's state that GraphQL does not return.
 	State func(ctx context.Context) State
 	// Now returns the current time, from which ages are computed.
 	Now func() time.Time
@@ -96,7 +96,7 @@ func New(cfg Config) http.Handler {
 	}
 	// Paths without a page need an operator too, so that nobody else can find out which paths exist.
 	c.mux.HandleFunc(root+"/", c.forOperators(c.noPage))
-	// Browsers do not send the cookie from another site. This check refuses the form even if one did.
+	// Browsers do not send the cookie from another site. This check refuses the form even if a browser did.
 	sites := http.NewCrossOriginProtection()
 	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
@@ -125,10 +125,10 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// page is what every template gets.
+// page is the input of every template.
 type page struct {
 	Title   string
-	Here    string // the path of the page among those of the navigation; "" for none
+	Here    string // the page's path in the navigation; "" if it is not there
 	Actor   string // the subject of the operator who is signed in
 	Signed  bool
 	Version string
@@ -153,7 +153,7 @@ func (c *Console) show(v *visit, status int, name string) {
 	c.write(v.w, status, name, v.page)
 }
 
-// write writes a page. It is made in memory first, so that a fault in the middle is an error and not half a page.
+// write writes a page. The page is made in memory first, so that a fault in the middle is an error and not half a page.
 func (c *Console) write(w http.ResponseWriter, status int, name string, p page) {
 	p.Version = c.cfg.Version
 	var html bytes.Buffer
@@ -181,7 +181,7 @@ func (c *Console) noPage(v *visit) {
 	c.show(v, http.StatusNotFound, "refused")
 }
 
-// read executes a document, and adds its errors to the faults of the page. It reports whether there were none.
+// read executes a document, and adds its errors to the faults of the page. It reports whether there were no errors.
 func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {

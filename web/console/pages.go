@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// The documents are the API's own, and the types beside them have the names of its fields. A field that may be null is a
+// The documents use the public API, and the types beside them have the names of its fields. A field that may be null is a
 // pointer: it is nil when it could not be read, and the page leaves its part out.
 const overviewDocument = `{ admin {
 	jobs { waiting dead oldestMs }
@@ -88,9 +88,9 @@ type deadLetter struct {
 // webhooks shows the page without the outcome of an act.
 func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
 
-// showWebhooks shows all webhooks, each with its newest dead letters. After an act, status is that of the act. The answer to a
-// form is this page and not a redirect, because the page shows the outcome. Reloading it repeats the act only after the browser
-// has asked and the operator has agreed.
+// showWebhooks shows all webhooks, each with its newest dead letters. After an act, status is the status of the act. The answer
+// to a form is this page and not a redirect, because the page shows the outcome. Reloading it repeats the act only after the
+// browser has asked and the operator has agreed.
 func (c *Console) showWebhooks(v *visit, status int) {
 	var answer struct {
 		Admin *struct{ Webhooks []webhook }
@@ -100,14 +100,14 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	if answer.Admin != nil {
 		list = answer.Admin.Webhooks
 	}
-	// A page shows the dead letters of the newest 50 users. The API has the others.
+	// A page shows the dead letters of the newest 50 users. The API has the dead letters of the other users.
 	for i := range list {
 		// The address is shortened before the template sees it, because it can contain a secret of the receiver.
 		list[i].URL = shownURL(list[i].URL)
 		if list[i].Dead == 0 {
 			continue
 		}
-		// One more document for each webhook with dead letters. Most have none.
+		// One more document for each webhook with dead letters. Most webhooks have none.
 		var letters struct {
 			Admin *struct{ WebhookDeadLetters []deadLetter }
 		}
@@ -121,8 +121,8 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	c.show(v, status, "webhooks")
 }
 
-// testWebhook sends one event now, and shows the receiver's answer. The status of the page is that of the mutation: if the
-// receiver refuses the test, the page shows that and has status 200.
+// testWebhook sends one event now, and shows the receiver's answer. The page has the status of the mutation: if the receiver
+// refuses the test, the page shows that and has status 200.
 func (c *Console) testWebhook(v *visit) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
@@ -143,11 +143,11 @@ func (c *Console) testWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// replayWebhook sends dead letters again, of one user or of all. A form's empty field means all.
+// replayWebhook sends dead letters again, of one user or of all. An empty field of the form means all users.
 func (c *Console) replayWebhook(v *visit) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
-	// Without a user, all are sent again.
+	// Without a user, the dead letters of all users are sent again.
 	if user := v.r.PostFormValue("user"); user != "" {
 		variables["user"] = user
 	}
@@ -159,8 +159,8 @@ func (c *Console) replayWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status for the page that shows its outcome: that of the first error. Only the first
-// error is shown, because each document here has one mutation. The data of the answer is in into.
+// do executes a mutation, and returns the status for the page that shows its outcome: the status of the first error. Only the
+// first error is shown, because each document here has one mutation. The data of the answer is in into.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -194,7 +194,7 @@ func (c *Console) acts(v *visit) {
 			}
 		}
 	}
-	// Without a cursor the variable is absent: an empty cursor would be refused as a wrong one.
+	// Without a cursor the variable is absent: an empty cursor would be refused as invalid.
 	variables := map[string]any{}
 	after := v.r.URL.Query().Get("after")
 	if after != "" {
@@ -211,7 +211,7 @@ func (c *Console) acts(v *visit) {
 		status, v.page.Error = statusOf(errs[0]), errorText(errs[0])
 	} else {
 		if body.Acts = answer.Admin.Acts.List; answer.Admin.Acts.HasMore {
-			// More acts follow the last one of the list, so there is a last one with a cursor.
+			// More acts follow, so the list has a last act, and the answer has its cursor.
 			body.Next = *answer.Admin.Acts.Cursor
 		}
 	}

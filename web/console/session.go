@@ -12,7 +12,7 @@ import (
 const (
 	cookieName = "tidings_console"
 	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
-	// developer is the token that development mode uses for operators without one.
+	// developer is the token that development mode uses for operators who enter no token.
 	developer = "dev:operator:admin"
 )
 
@@ -33,12 +33,12 @@ func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 // tokens could not be read.
 func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	token := ""
-	// No cookie is the same as an empty one.
+	// No cookie is the same as an empty cookie.
 	if cookie, err := r.Cookie(cookieName); err == nil {
 		token = cookie.Value
 	}
 	switch {
-	// Only development mode, which accepts any token, signs an operator in without one.
+	// Only development mode, which accepts any token, signs an operator in without a token.
 	case token == "" && c.cfg.Development:
 		token = developer
 	case token == "":
@@ -51,7 +51,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 // admit checks a token. The token itself must have the scope admin: acting for a user does not give it.
 func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
-	// The scopes are those of the token itself. A user's own token never has this one.
+	// The scopes are the scopes of the token itself. A user's own token never has this scope.
 	if err == nil && !viewer.Has(services.ScopeAdmin) {
 		err = services.Errorf(services.Forbidden, "The token is valid but lacks the scope admin.")
 	}

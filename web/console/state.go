@@ -2,8 +2,8 @@ package console
 
 import "time"
 
-// State is what a node knows beyond GraphQL. It is made for each request of the page, and holds no secret: each error of an
-// engine is reduced to a short fault.
+// State is the part of a node's state that GraphQL does not return. It is made for each request of the page, and holds no
+// secret: each error of an engine is reduced to a short fault.
 type State struct {
 	Node   string
 	Ready  string // what /readyz says

@@ -16,7 +16,7 @@ const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	unread { source count { value display inTotal precision asOf } }
 } }`
 
-// Each list has its first 20 items, enough for a support case. The page says if a list goes on.
+// Each list has its first 20 items, enough for a support case. The page says if a list has more items.
 const viewDocument = `{ viewer {
 	badgeExplained { source part count { value precision } items { nodeId at count clearedBy } }
 	homeFeed(first: 20) { edges { node { id author { key name } body publishedAt } } end }
@@ -59,7 +59,7 @@ type userAnswer struct {
 	}
 }
 
-// more says whether a list goes on. The page has no links to further pages of a list.
+// more says whether a list has further pages. The page has no links to further pages of a list.
 type more struct{ HasNextPage bool }
 
 // restrictions is a list of mutes, blocks or hides, which have one shape in the API. Only mutes have Until.
@@ -72,7 +72,7 @@ type restrictions struct {
 	PageInfo more
 }
 
-// viewAnswer is what the user would see. A list is nil if it could not be read; the page then shows the others.
+// viewAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
 type viewAnswer struct {
 	BadgeExplained []struct {
 		Source string
@@ -151,7 +151,7 @@ func (c *Console) users(v *visit) {
 }
 
 // keyOf returns the key of a user who is named by a key or an ID. A key may contain a colon, so a text that begins with "user:"
-// can be either. It counts as an ID if it parses as one.
+// can be either. It counts as an ID if it parses as an ID.
 func keyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
@@ -171,8 +171,8 @@ type userBody struct {
 }
 
 // lookUp reads a user, and what they would see, into the body of the visit's page; it does not write the page. The error is
-// NOT_FOUND if there is no such user: then viewDocument is not executed, because that would create them. The error is also the
-// outcome of the recorded act.
+// NOT_FOUND if there is no such user: then viewDocument is not executed, because that would create the user. The error is also
+// the outcome of the recorded act.
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
 	// From here on everything is read as the user, without counting as a visit.

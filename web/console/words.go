@@ -33,7 +33,7 @@ func (c *Console) words() template.FuncMap {
 	}
 }
 
-// orDash is a text that may be missing. An empty cell would look like a page that is not complete.
+// orDash returns a text, or a dash if it is missing. With an empty cell the page would look incomplete.
 func orDash(text *string) string {
 	if text == nil || *text == "" {
 		return "–"
@@ -41,8 +41,8 @@ func orDash(text *string) string {
 	return *text
 }
 
-// label is a constant of the schema in words: HOME_FEED is "home feed". The API's words are shown as they are, only easier to
-// read: an operator finds them again in its documentation.
+// label returns a constant of the schema in words: HOME_FEED is "home feed". The API's words are shown as they are, only
+// easier to read: an operator finds them again in its documentation.
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
 // age formats a duration for people in one unit, with two digits or more so that it can be read at a glance. It changes the unit

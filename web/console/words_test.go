@@ -58,7 +58,7 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// A page does not show the text of an internal error, which is for the log. It shows that of other errors.
+// A page does not show the text of an internal error, which is for the log. It shows the text of other errors.
 func TestErrorsOnPages(t *testing.T) {
 	if got := errorText(errors.New("postgres://ann:hush@host failed")); strings.Contains(got, "hush") {
 		t.Errorf("the page says %q", got)

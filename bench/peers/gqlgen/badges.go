@@ -61,7 +61,7 @@ func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, 
 	return badges, nil
 }
 
-// unexpired adds up the counts "ver;older;day;c0,...,c7": today's and those of the seven days before it.
+// unexpired adds up the counts "ver;older;day;c0,...,c7": the counts of today and of the seven days before.
 func unexpired(text string, today int64) (sum int, err error) {
 	parts := strings.Split(text, ";")
 	if len(parts) != 4 {

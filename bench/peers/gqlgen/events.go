@@ -46,7 +46,7 @@ func (e *events) trigger() (given int) {
 	return given
 }
 
-// event is a badge document of the usual size. Each subscriber gets a copy of their own, as if read for them.
+// event returns a badge document of the usual size. Each subscriber gets a separate copy, as if it were read from Redis.
 func event(version uint64) *Badges {
 	n := uint64(time.Now().UnixMicro()) + version
 	badges, err := render(n, "50", "3;0;0;2,0,0,0,0,0,0,0", noPlace, time.Unix(0, 0))

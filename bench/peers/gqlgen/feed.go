@@ -20,7 +20,7 @@ const (
 	authorLetters = 5
 )
 
-// readFeed reads a page of the inbox, one call a command.
+// readFeed reads a page of the inbox, with one call to Redis for each command.
 func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostConnection, error) {
 	inbox := fmt.Sprintf("{u%d}:i", user)
 	st, err := r.redis.HGet(ctx, fmt.Sprintf("{u%d}:b", user), "st").Result()

@@ -1,7 +1,8 @@
 // Package main is a peer for the benchmark: the badge and home feed queries of Tidings on stock gqlgen and go-redis.
 //
-// It is written the usual way: generated execution, a resolver for each remote field, one call a command, the stock
-// WebSocket transport. A user without a document in Redis is an error, and so is any other missing key.
+// It is written the usual way: generated execution, a resolver for each remote field, a call to Redis for each
+// command, the stock WebSocket transport. A user without a document in Redis is an error, and so is any other missing
+// key.
 package main
 
 import (

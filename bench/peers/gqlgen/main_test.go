@@ -77,7 +77,7 @@ func ask(t *testing.T, server *httptest.Server, token, query string) string {
 func TestBadges(t *testing.T) {
 	server, engine := peer(t)
 	query := `{ viewer { badges { total { value } homeFeed { value display precision } notifications { newest like { value inTotal asOf } } } } }`
-	// 100 posts; likes of today and of the seven days before, the last of which still counts.
+	// 100 posts; likes of today and of the seven days before. The oldest of these days still counts.
 	want := `{"data":{"viewer":{"badges":{"total":{"value":104},"homeFeed":{"value":100,"display":"99+","precision":"EXACT"},` +
 		`"notifications":{"newest":"notificationUpTo:` + newestID + `","like":{"value":4,"inTotal":true,"asOf":null}}}}}}`
 	if got := ask(t, server, "dev:anna", query); got != want {

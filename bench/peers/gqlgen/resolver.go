@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Resolver holds what the resolvers share.
+// Resolver holds the state that the resolvers share.
 type Resolver struct {
 	redis  *redis.Client
 	events *events

@@ -129,7 +129,7 @@ func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 	}
 	// Read the total before the marks below, which change it.
 	user := bearer{scope: "ingest", actAs: key}
-	// One request for both, so that the feed and the total are of one moment.
+	// One request reads both, so that the feed and the total are of the same moment.
 	err := a.tidings.ask(ctx, user, `{ viewer {
 		badges { total { value } notifications { newest } }
 		homeFeed(first: 100) { nodes { id ref } }

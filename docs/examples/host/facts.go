@@ -63,7 +63,7 @@ func (s *Store) Delete(ctx context.Context, article int64) error {
 		if err != nil {
 			return err
 		}
-		// Both programs delete the article's likes with it, so these need no events.
+		// Both programs delete the article's likes with it, so the likes need no events.
 		return tell(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
 	})
 }
@@ -129,7 +129,7 @@ func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 // name the user are dropped.
 func (s *Store) Erase(ctx context.Context, key string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // with, by ON DELETE CASCADE, all of the user's rows
+		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // ON DELETE CASCADE deletes all of the user's rows
 		if err == nil && !found {
 			err = errNotFound
 		}

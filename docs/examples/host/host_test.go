@@ -208,7 +208,7 @@ func TestErasureComesLast(t *testing.T) {
 	}
 }
 
-// Only signed events set an icon, and only newer ones. An event that comes twice alerts once.
+// Only signed events that are newer than the last event set an icon. An event that comes twice alerts once.
 func TestIconsShowTheNewestVersion(t *testing.T) {
 	a := application(t, func([]string) string { return "" })
 	webhook, err := standardwebhooks.NewWebhook("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")

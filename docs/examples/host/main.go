@@ -55,7 +55,7 @@ func run() error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	// The first signal ends all parts in order. A second one ends the program.
+	// The first signal ends all parts in order. A second signal ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	defer stop()

@@ -105,7 +105,7 @@ func (s *Store) batch(ctx context.Context) ([]row, error) {
 	return rows, err
 }
 
-// send sends rows, and removes those that were answered. The error is the reason why the others have to wait.
+// send sends rows, and removes the rows that were answered. The error is the reason why the other rows have to wait.
 func (a *Application) send(ctx context.Context, rows []row) error {
 	events := make([]Event, len(rows))
 	for i, row := range rows {
@@ -137,10 +137,10 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 }
 
 // sendEach sends rows one by one. Tidings refuses a whole request if one row does not fit its schema, perhaps because another
-// version of this program wrote the row. Such a row must not stop the others.
+// version of this program wrote the row. Such a row must not stop the other rows.
 func (a *Application) sendEach(ctx context.Context, rows []row) error {
 	for i, row := range rows {
-		// An event that has to wait stops those after it, because their order matters.
+		// An event that has to wait also stops the events after it, because their order matters.
 		if err := a.send(ctx, rows[i:i+1]); err != nil {
 			return fmt.Errorf("event %d: %w", row.id, err)
 		}

@@ -101,7 +101,7 @@ func read(text []byte, status string, into any) error {
 	}
 	// If there are errors, the data is not used: each of these requests needs all of its answer.
 	if len(answer.Errors) > 0 {
-		// The first error has the reason. There is rarely a second one.
+		// The first error has the reason. There is rarely a second error.
 		first := answer.Errors[0]
 		first.Extensions.Message = first.Message
 		return &first.Extensions

@@ -1,5 +1,5 @@
-// Package exporttest has a user with a line of every kind that exports have. Tests of exports and of erasures share it: what can
-// be written of a user must be readable by them and removable.
+// Package exporttest has a user with a line of every kind that exports have. Tests of exports and of erasures share it:
+// everything that can be stored about a user must be in the user's export and must be removed by an erasure.
 package exporttest
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 // life has a row of everything that a user can have. Times are microseconds. Where a row names two users, there is another row
-// with the roles exchanged, which is not to be exported.
+// with the roles exchanged, which an export must not contain.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 9223372036854775807, TRUE), (2, 1, 0, FALSE)`,
@@ -61,7 +61,7 @@ var life = []string{
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
-// Live gives the user of ID 1, ann, a row of everything that a user can have, beside the user of ID 2, bob. Both are there already.
+// Live gives the user of ID 1, ann, a row of everything that a user can have, beside the user of ID 2, bob. Both users must exist.
 func Live(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range life {
 		if _, err := tx.Lines(ctx, statement); err != nil {

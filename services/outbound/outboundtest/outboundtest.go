@@ -1,4 +1,4 @@
-// Package outboundtest is receivers for tests of requests to addresses that others have named.
+// Package outboundtest provides receivers for tests of requests to addresses that others have named.
 package outboundtest
 
 import (
@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// ServerOfNames is the address of a server, https://localhost and a port, whose certificate is of other names. The names are in
-// the error of a request to it, and can have any ASCII characters. The test's end stops it.
+// ServerOfNames starts a server whose certificate has other names, and returns its address: https://localhost and a port. The
+// error of a request to the server contains these names, which can have any ASCII characters. The test's end stops the
+// server.
 func ServerOfNames(t testing.TB, names ...string) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -31,7 +32,7 @@ func ServerOfNames(t testing.TB, names ...string) (address string) {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // that nobody trusts the certificate is what is tested
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the error about the untrusted certificate is expected
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
