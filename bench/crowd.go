@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -144,7 +145,8 @@ func (c crowd) control(ctx context.Context, method, path string, into any) error
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("crowd: %s: %s\n%s", path, response.Status, c.tail())
+		text, err := io.ReadAll(response.Body)
+		return errors.Join(fmt.Errorf("crowd: %s: %s: %s%s", path, response.Status, text, c.tail()), err)
 	}
 	if into == nil {
 		return nil

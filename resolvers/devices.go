@@ -20,8 +20,8 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 		shown := make([]graph.Device, len(list))
 		for i, d := range list {
 			shown[i] = graph.Device{
-				ID: d.ID, Name: orNull(d.Name), Endpoint: d.Endpoint, Silent: d.Silent, RegisteredAt: d.RegisteredAt, DeliveredAt: orNever(d.DeliveredAt),
-				FailingSince: orNever(d.FailingSince),
+				ID: d.ID, Name: orNull(d.Name), Endpoint: d.Endpoint, Silent: d.Silent, RegisteredAt: d.RegisteredAt, DeliveredAt: timeOrNull(d.DeliveredAt),
+				FailingSince: timeOrNull(d.FailingSince),
 			}
 		}
 		return shown, err
@@ -122,7 +122,7 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 	}
 	shown := &graph.DeviceCounts{
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
-		OldestUnsentAt: orNever(c.Oldest), LastError: orNull(c.Error),
+		OldestUnsentAt: timeOrNull(c.Oldest), LastError: orNull(c.Error),
 	}
 	// The node that sends now. There is none while Web Push is off, or when the node has just died.
 	if c.Sends {

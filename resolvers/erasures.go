@@ -39,7 +39,7 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 // graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow
 // while the job runs, and are kept as proof of the removal.
 func graphErasure(e erasures.Erasure) graph.Erasure {
-	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
+	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: timeOrNull(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {
 		shown.State = graph.ErasureStateDone
 	}

@@ -43,7 +43,7 @@ func (r *viewerResolver) BadgeExplained(ctx context.Context, obj *graph.Viewer) 
 }
 
 func (r *viewerResolver) AwayDigest(ctx context.Context, obj *graph.Viewer, since *time.Time) (*services.Digest, error) {
-	from := orZero(since) // the zero time means since the last visit
+	from := timeOrZero(since) // the zero time means since the last visit
 	return dataloader.Shared(ctx, digestKey(from.UnixMicro()), func(ctx context.Context) (*services.Digest, error) { return r.Badge.Digest(ctx, obj.Number, from) })
 }
 

@@ -74,8 +74,8 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 
-// homeFeedAbove reads the page directly above a position: the posts to which a client scrolls back up. The posts and their
-// order are those of a page below, so that a client that scrolls up and down sees one list.
+// homeFeedAbove reads the page directly above a position, for a client that scrolls back up. Its posts are chosen and sorted as on the
+// pages for scrolling down, so that a client that scrolls both ways sees one list.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	// Every wrong combination has an error of its own, for developers who are writing a client.
 	switch {

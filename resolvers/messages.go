@@ -15,12 +15,12 @@ import (
 func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	return graph.SiteMessage{
 		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
-		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ReadAt: orNever(m.ReadAt),
+		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ReadAt: timeOrNull(m.ReadAt),
 	}
 }
 
-// orNever is a time, nil for the zero time, which means never. Below the resolvers no time is a pointer.
-func orNever(at time.Time) *time.Time {
+// timeOrNull is a time, nil for the zero time, which means never. Below the resolvers no time is a pointer.
+func timeOrNull(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}

@@ -184,7 +184,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 // kind that shows posts or people must add their keys before visible is called, or each of its objects would read on its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
-	// Users by their keys, and the viewer's conversations and notifications.
+	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users that these show are read below.
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {
 		return nil, err

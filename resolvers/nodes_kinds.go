@@ -110,9 +110,9 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return nil
 }
 
-// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
+// viewAndReportNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
 // operator. A report counts the readers of a message, which its recipients must not see.
-func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	// A view that the viewer never touched has no node: it would have no count. Touches of other users do not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
-	if err := r.hostNodes(ctx, viewer, ids, found); err != nil {
+	if err := r.viewAndReportNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
 	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {

@@ -16,7 +16,7 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
 		return c.r.Announcements.Publish(announcements.Draft{
-			Title: in.Title, Content: in.Content, StartsAt: orZero(in.StartsAt), EndsAt: orZero(in.EndsAt), Segments: in.Segments,
+			Title: in.Title, Content: in.Content, StartsAt: timeOrZero(in.StartsAt), EndsAt: timeOrZero(in.EndsAt), Segments: in.Segments,
 		})
 	},
 }

@@ -50,7 +50,7 @@ var startShow = &operation[graph.StartShowInput]{
 	spec: spec{name: "startShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
-		return c.r.Live.Start(c.actor, show, orZero(in.At)), err
+		return c.r.Live.Start(c.actor, show, timeOrZero(in.At)), err
 	},
 }
 
@@ -61,7 +61,7 @@ var endShow = &operation[graph.EndShowInput]{
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
 		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
 		show, err := c.showID(in.ShowID)
-		return c.r.Live.End(c.actor, show, orZero(in.At), orEmpty(in.ReplayURL)), err
+		return c.r.Live.End(c.actor, show, timeOrZero(in.At), orEmpty(in.ReplayURL)), err
 	},
 }
 
@@ -117,9 +117,9 @@ var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	},
 }
 
-// orZero is an optional time; the zero time if it is absent. The service gives it a meaning: the present for a start, never for
+// timeOrZero is an optional time; the zero time if it is absent. The service gives it a meaning: the present for a start, never for
 // the end of an announcement.
-func orZero(at *time.Time) time.Time {
+func timeOrZero(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}
 	}

@@ -34,7 +34,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	spec: spec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
-		place, err := notificationPlace(in.UpTo)
+		place, err := markReach(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 			return nil, err
 		}
 		// Normalised, so that a retry with the same key and the categories in another order is the same request.
-		in.Categories, in.HostCategories = sameCategories(of), nil
+		in.Categories, in.HostCategories = normalCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
 }
@@ -78,13 +78,13 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			// The part of an upTo after its position is dropped, so that two texts of one position are one request.
 			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
 		}
-		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {
+		if read.UpTo, err = markReach(in.UpTo); err != nil {
 			return nil, err
 		}
 		in.All = nil // false is the same as absent
 		// With IDs the categories mean something else, see MarkRead, and stay as they were given.
 		if len(in.Ids) == 0 {
-			in.Categories, in.HostCategories = sameCategories(of), nil
+			in.Categories, in.HostCategories = normalCategories(of), nil
 		}
 		return c.r.Notifications.MarkRead(c.actor, read)
 	},
@@ -106,7 +106,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	spec: spec{name: "markAllRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		place, err := notificationPlace(in.UpTo)
+		place, err := markReach(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -140,18 +140,18 @@ func inCategories(categories []services.Category, hosts []string) ([]services.Ca
 	return all, nil
 }
 
-// sameCategories returns categories in their normal form, so that under an idempotency key equal sets are equal. The hash of an
+// normalCategories returns categories in their normal form, so that under an idempotency key equal sets are equal. The hash of an
 // input ignores order and repetition anyway, so this matters only for nil, which means all categories.
-func sameCategories(categories []services.Category) []services.Category {
+func normalCategories(categories []services.Category) []services.Category {
 	if categories == nil {
 		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(categories)))
 }
 
-// notificationPlace is the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
+// markReach is the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
 // service takes 0 for everything.
-func notificationPlace(upTo *string) (services.PostID, error) {
+func markReach(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}

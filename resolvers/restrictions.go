@@ -74,7 +74,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	for i, restriction := range list {
 		edge := graph.RestrictionEdge{
 			Cursor: cursor.text(viewer.Number, uint64(restriction.Made)), Node: graphUser(users[restriction.Other]),
-			Since: restriction.Made.Time(), Until: orNever(restriction.Until),
+			Since: restriction.Made.Time(), Until: timeOrNull(restriction.Until),
 		}
 		if i == 0 {
 			page.PageInfo.StartCursor = &edge.Cursor

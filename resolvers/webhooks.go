@@ -26,7 +26,7 @@ func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhoo
 		shown[i] = graph.Webhook{
 			Name: e.Name, URL: e.URL, Away: e.Filter.Away, Totals: e.Filter.Totals, Sources: append([]string{}, e.Filter.Sources...),
 			State: webhookStates[e.State()], CreatedAt: e.CreatedAt, Secrets: e.Secrets, Waiting: e.Waiting, Dead: e.Dead,
-			OldestUnsentAt: orNever(e.Since), RetryAt: orNever(e.RetryAt), LastSuccessAt: orNever(e.OKAt), LastFailureAt: orNever(e.FailedAt),
+			OldestUnsentAt: timeOrNull(e.Since), RetryAt: timeOrNull(e.RetryAt), LastSuccessAt: timeOrNull(e.OKAt), LastFailureAt: timeOrNull(e.FailedAt),
 			LastError: orNull(e.Error),
 		}
 	}

@@ -20,15 +20,15 @@ const (
 // One unit is about a microsecond of the server's time. It is computed once for a document; for each request, in then applies the
 // variables and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
-	fixed    int
-	multiple []multiple
+	fixed   int
+	perItem []perItem
 }
 
-// multiple is a cost for each item of a list. Nested lists nest their costs: each may have multiples of its own.
+// perItem is a cost for each item of a list. Nested lists nest their costs: each may have multiples of its own.
 //
 // If the number of items is a literal of first or a default, and the cost of each item is fixed, times makes a fixed cost
 // instead.
-type multiple struct {
+type perItem struct {
 	items amount
 	each  cost // of one item
 }
@@ -46,7 +46,7 @@ type amount struct {
 // in returns the cost for given values of the variables, at most maxCount.
 func (c cost) in(variables map[string]any) int {
 	sum := c.fixed
-	for _, part := range c.multiple {
+	for _, part := range c.perItem {
 		sum = min(sum+part.items.in(variables)*part.each.in(variables), maxCount)
 	}
 	return sum
@@ -55,7 +55,7 @@ func (c cost) in(variables map[string]any) int {
 // add adds the cost of a sibling.
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, maxCount)
-	c.multiple = append(c.multiple, other.multiple...)
+	c.perItem = append(c.perItem, other.perItem...)
 }
 
 // times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
@@ -63,11 +63,11 @@ func (c *cost) add(other cost) {
 func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
-		if len(c.multiple) == 0 {
+		if len(c.perItem) == 0 {
 			return cost{fixed: min(count*c.fixed, maxCount)}
 		}
 	}
-	return cost{multiple: []multiple{{items, c}}}
+	return cost{perItem: []perItem{{items, c}}}
 }
 
 // in returns the number of items for given variables: of a page at most its largest size, of a list argument its length. A value

@@ -25,14 +25,14 @@ const maxErrors = 10
 // createOperation gives it the document. A text that is refused is not remembered: its work is done again each time, but no
 // client can fill the cache with garbage. documents is safe for concurrent use.
 type documents struct {
-	schema *ast.Schema
-	tokens int
-	shape  Shape
-	first  []core.Rule // nearly linear in the document
-	second []core.Rule // quadratic: only for documents that pass all other rules
-	cache  *documentCache
-	costs  costs
-	dear   int // an operation that costs more is refused
+	schema  *ast.Schema
+	tokens  int
+	shape   Shape
+	first   []core.Rule // nearly linear in the document
+	second  []core.Rule // quadratic: only for documents that pass all other rules
+	cache   *documentCache
+	costs   costs
+	maxCost int // an operation that costs more is refused
 
 	// persisted finds the text of a request that names it by an ID or a hash.
 	persisted *persisted
@@ -55,7 +55,7 @@ func (d *document) costOf(operation *ast.OperationDefinition, variables map[stri
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages}, dear: cfg.QueryCost, persisted: newPersisted(cfg),
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages}, maxCost: cfg.QueryCost, persisted: newPersisted(cfg),
 	}
 	// Go's order of a map is random, so the rules are sorted below.
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {

@@ -204,7 +204,7 @@ func (f *Front) signalWaiters() {
 }
 
 // count counts the connections of the HTTP server. give has counted the connections that are handed on before they left the
-// front, so their StateNew is not counted. became tells them each state of the HTTP server. A hijacked connection belongs to
+// front, so their StateNew is not counted. setServerState tells them each state of the HTTP server. A hijacked connection belongs to
 // Sockets, which drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
 	one, handed := conn.(*handedConn)
@@ -215,7 +215,7 @@ func (f *Front) count(conn net.Conn, state http.ConnState) {
 		f.add(-1)
 	}
 	if handed {
-		one.became(state)
+		one.setServerState(state)
 	}
 }
 

@@ -73,7 +73,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	}
 	// Without variables the price is the same each time, so it is computed once, with the first request.
 	price := doc.costOf(operation, nil)
-	if price > f.queries.documents.dear {
+	if price > f.queries.documents.maxCost {
 		return left
 	}
 	known := &knownRequest{
@@ -104,7 +104,7 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	one.id = h.id
 	// If the token is refused, the HTTP server answers with the error.
 	if h = f.identified(h, one); h == nil {
-		return frontPaid
+		return frontForeignCharged
 	}
 	known := f.requestOf(body)
 	// Loops know only remembered heads, and a head that comes once is not remembered.
@@ -113,7 +113,7 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	}
 	switch {
 	case !known.query:
-		return frontPaid
+		return frontForeignCharged
 	case known.quick == nil:
 		return c.execute(h, body, &payment{caller: h.caller})
 	}

@@ -42,7 +42,7 @@ type frontConn struct {
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
 	joint         int // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	stays         int // the number of answers for which it stays with the HTTP server when it is handed on; 0 means 1
+	handedAnswers int // the number of answers for which it stays with the HTTP server when it is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -94,8 +94,8 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 		switch {
 		case outcome == frontEnds:
 			return
-		case outcome == frontForeign || outcome == frontPaid:
-			handOn(buffer[:filled], outcome == frontPaid)
+		case outcome == frontForeign || outcome == frontForeignCharged:
+			handOn(buffer[:filled], outcome == frontForeignCharged)
 			return
 		case filled == 0 && c.joint >= jointAfter && !c.hasAhead:
 			if joined, lost := c.front.loops.join(c); joined {
@@ -174,9 +174,9 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
 	// The function does not refer to c, so that c can be freed while the HTTP server has the connection.
-	conn, front, to, stays := c.conn, c.front, c.to, max(c.stays, 1)
-	handed := newHanded(conn, before, stays, func(before []byte) bool {
-		return front.take(&frontConn{front: front, conn: conn, to: to, stays: min(2*stays, maxHandedAnswers)}, before)
+	conn, front, to, handedAnswers := c.conn, c.front, c.to, max(c.handedAnswers, 1)
+	handed := newHanded(conn, before, handedAnswers, func(before []byte) bool {
+		return front.take(&frontConn{front: front, conn: conn, to: to, handedAnswers: min(2*handedAnswers, maxHandedAnswers)}, before)
 	})
 	handed.paid = paid
 	c.to.give(handed)
@@ -186,10 +186,10 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 type frontOutcome int
 
 const (
-	frontMore    frontOutcome = iota // it waits for more bytes
-	frontForeign                     // the rest is for the HTTP server
-	frontPaid                        // the same, and the first request was charged to its address
-	frontEnds                        // it is closed
+	frontMore           frontOutcome = iota // it waits for more bytes
+	frontForeign                            // the rest is for the HTTP server
+	frontForeignCharged                     // the same, and the first request was charged to its address
+	frontEnds                               // it is closed
 )
 
 // frontStart begins every plain request. It decides, before anything is parsed, whether a request may be plain.
@@ -227,7 +227,7 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 			return used, outcome
 		}
 		used += len(head.text) + head.length
-		c.stays = 0
+		c.handedAnswers = 0
 	}
 	return used, frontMore
 }

@@ -68,10 +68,10 @@ type handedConn struct {
 	paid   bool   // its first request was charged to its address
 	// takeBack gives the connection to the front, with the bytes that were read of the next request; false if the front has ended.
 	// nil: the connection stays with the HTTP server.
-	takeBack func(before []byte) bool
-	stays    int // the number of answers after which it returns
-	state    atomic.Int32
-	room     int // the size of the HTTP server's empty buffer; only the reader uses it
+	takeBack      func(before []byte) bool
+	handedAnswers int // the number of answers after which it returns
+	state         atomic.Int32
+	room          int // the size of the HTTP server's empty buffer; only the reader uses it
 
 	mu       sync.Mutex
 	change   sync.Cond // signals a change of the fields below
@@ -95,14 +95,14 @@ const (
 )
 
 // newHanded makes a connection that the front hands on, and that returns after stays answers.
-func newHanded(conn net.Conn, before []byte, stays int, takeBack func(before []byte) bool) *handedConn {
-	c := &handedConn{Conn: conn, before: before, stays: stays, takeBack: takeBack}
+func newHanded(conn net.Conn, before []byte, handedAnswers int, takeBack func(before []byte) bool) *handedConn {
+	c := &handedConn{Conn: conn, before: before, handedAnswers: handedAnswers, takeBack: takeBack}
 	c.change.L = &c.mu
 	return c
 }
 
-// became follows the state of the connection in the HTTP server.
-func (c *handedConn) became(state http.ConnState) {
+// setServerState follows the state of the connection in the HTTP server.
+func (c *handedConn) setServerState(state http.ConnState) {
 	switch {
 	case c.takeBack == nil:
 	case state == http.StateActive:
@@ -111,7 +111,7 @@ func (c *handedConn) became(state http.ConnState) {
 		c.state.Store(handedReading)
 	case state == http.StateIdle:
 		after := int32(handedReading)
-		if c.stays--; c.stays <= 0 {
+		if c.handedAnswers--; c.handedAnswers <= 0 {
 			after = handedAnswered
 		}
 		c.state.CompareAndSwap(handedActive, after)

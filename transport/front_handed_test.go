@@ -63,16 +63,16 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 			t.Fatalf("the last answer: %t, %v", last, err)
 		}
 	}
-	rest := func(stays int) {
+	rest := func(handedAnswers int) {
 		t.Helper()
-		for range stays {
+		for range handedAnswers {
 			ask(raw("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length"))
 		}
-		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", stays), returned)
+		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", handedAnswers), returned)
 	}
 	for range 2 {
-		for _, stays := range []int{1, 2, 4, 8, 16, 32, maxHandedAnswers, maxHandedAnswers} {
-			rest(stays)
+		for _, handedAnswers := range []int{1, 2, 4, 8, 16, 32, maxHandedAnswers, maxHandedAnswers} {
+			rest(handedAnswers)
 		}
 		ask(raw(query("{ who }")))
 	}
@@ -85,11 +85,11 @@ type fakeHanded struct {
 	taken  *string // the bytes with which it was taken back; nil: it was not
 }
 
-func newFakeHanded(t *testing.T, stays int) *fakeHanded {
+func newFakeHanded(t *testing.T, handedAnswers int) *fakeHanded {
 	ours, client := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), client.Close() })
 	f := &fakeHanded{client: client}
-	f.handedConn = newHanded(ours, nil, stays, func(before []byte) bool {
+	f.handedConn = newHanded(ours, nil, handedAnswers, func(before []byte) bool {
 		text := string(before)
 		f.taken = &text
 		return true
@@ -106,8 +106,8 @@ func (f *fakeHanded) reads(room int) error {
 
 // answers makes the calls that the HTTP server makes when it answers a request that it has read.
 func (f *fakeHanded) answers() {
-	f.became(http.StateActive)
-	f.became(http.StateIdle)
+	f.setServerState(http.StateActive)
+	f.setServerState(http.StateIdle)
 	_ = f.SetReadDeadline(inAnHour)
 }
 
@@ -161,7 +161,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
 		c := newFakeHanded(t, 1)
 		_ = c.reads(64)
-		c.became(http.StateActive)
+		c.setServerState(http.StateActive)
 		_ = c.SetReadDeadline(time.Time{})
 		if early {
 			c.before = []byte("x")
@@ -180,7 +180,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: it ends with %v", name, err)
 		}
 		_ = c.SetReadDeadline(time.Time{})
-		c.became(http.StateIdle)
+		c.setServerState(http.StateIdle)
 		_ = c.SetReadDeadline(inAnHour)
 		if _, err := c.Read(make([]byte, 64)); err != io.EOF {
 			t.Errorf("%s: the connection does not return: %v", name, err)
@@ -192,15 +192,15 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	// While a body is read there is a deadline. A read of one byte of the body is no look.
 	body := newFakeHanded(t, 1)
 	_ = body.reads(64)
-	body.became(http.StateActive)
+	body.setServerState(http.StateActive)
 	_ = body.SetReadDeadline(inAnHour)
 	if err := body.reads(1); err != nil {
 		t.Errorf("a body's byte is not read: %v", err)
 	}
 	// A read of one byte by a socket is no look.
 	socket := newFakeHanded(t, 1)
-	socket.became(http.StateActive)
-	socket.became(http.StateHijacked)
+	socket.setServerState(http.StateActive)
+	socket.setServerState(http.StateHijacked)
 	if err := socket.reads(1); err != nil {
 		t.Errorf("a socket reads nothing: %v", err)
 	}
@@ -208,7 +208,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
 		c := newFakeHanded(t, 1)
 		_ = c.reads(64)
-		c.became(http.StateActive)
+		c.setServerState(http.StateActive)
 		looked := make(chan error, 1)
 		go func() {
 			_, err := c.Read(make([]byte, 1))
@@ -221,7 +221,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	}
 	c := newFakeHanded(t, 1)
 	_ = c.reads(64)
-	c.became(http.StateActive)
+	c.setServerState(http.StateActive)
 	looked := make(chan error, 1)
 	go func() {
 		_, err := c.Read(make([]byte, 1))

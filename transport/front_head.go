@@ -36,7 +36,7 @@ type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
-	// keys is the result of keysNow when the token was checked. It is only compared.
+	// keys is the result of keysVersion when the token was checked. It is only compared.
 	keys any
 }
 
@@ -175,9 +175,9 @@ func (f *Front) identified(h *head, request services.Request) *head {
 		return nil
 	}
 	identity := f.queries.cfg.Identity
-	// keysNow is called before the check: if the keys are reloaded during the check, stillValid is false, and the token is checked
+	// keysVersion is called before the check: if the keys are reloaded during the check, stillValid is false, and the token is checked
 	// again.
-	keys := identity.keysNow()
+	keys := identity.keysVersion()
 	ctx := services.WithRequest(h.request.Context(), request)
 	viewer, expires, err := identity.Viewer(ctx, token, h.request.Header.Get(actAsHeader), h.request.Header.Get(deviceHeader))
 	if err != nil {

@@ -42,7 +42,7 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	}
 	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
 	c.loop.used.Store(sinceStart())
-	c.loop.again.Store(false)
+	c.loop.missedInput.Store(false)
 	// The order matters: when closeIdle finds the connection idle, cut must find the loop, and shuts the socket down, which the
 	// loop sees.
 	c.loop.in.Store(loop)
@@ -67,7 +67,7 @@ type loopConn struct {
 	raw  syscall.RawConn
 	used atomic.Int64 // when it last had a request, by sinceStart
 	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
-	again atomic.Bool
+	missedInput atomic.Bool
 }
 
 // cut shuts down the socket of a connection in a loop: the loop then sees the end of the input. It returns false if the
@@ -156,7 +156,7 @@ func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
 	}
 	// Another runner has the connection. That runner sees the flag when it releases the connection, unless it has just released it:
 	// then the second swap succeeds.
-	c.loop.again.Store(true)
+	c.loop.missedInput.Store(true)
 	if c.state.CompareAndSwap(frontIdle, frontBusy) {
 		return c, claimMissed
 	}

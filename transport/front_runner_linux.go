@@ -266,7 +266,7 @@ func (r *loopRunner) release(c *frontConn) {
 	// As in wait, endsIdle is read after the state was set.
 	case r.loop.front.endsIdle.Load():
 		r.loop.closesIdle(key)
-	case c.loop.again.Load():
+	case c.loop.missedInput.Load():
 		if c, found := r.loop.claim(key); found == claimInput || found == claimMissed {
 			r.leave(c, nil, nil)
 		}

@@ -156,9 +156,9 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 	return viewer, expires, nil
 }
 
-// keysNow returns a value that identifies the present keys, for comparison. Every reload makes a new map, also of equal keys, so
+// keysVersion returns a value that identifies the present keys, for comparison. Every reload makes a new map, also of equal keys, so
 // remembered tokens are checked again after each reload. It is nil for keys that never change.
-func (i *Identity) keysNow() any {
+func (i *Identity) keysVersion() any {
 	if set, ok := i.keys.(*jwks); ok {
 		return set.keys.Load()
 	}
@@ -168,7 +168,7 @@ func (i *Identity) keysNow() any {
 // stillValid reports whether a token that was good is still good: the keys are the same, and it has not expired. The other
 // headers need no check, because they are the same bytes.
 func (i *Identity) stillValid(one *frontCaller) bool {
-	return one.keys == i.keysNow() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
+	return one.keys == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 
 // verify checks a JWT and reads its claims. The time is the first at which the token is refused: the claim exp plus leeway. So a
@@ -245,7 +245,7 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if !viewer.Has(services.ScopeIngest) {
 		return viewer, services.Errorf(services.Forbidden, "%s: needs a token with the scope ingest", actAsHeader)
 	}
-	key, err := actor(actAs)
+	key, err := actAsKey(actAs)
 	if err != nil {
 		return viewer, fmt.Errorf("%s: %w", actAsHeader, err)
 	}
@@ -257,9 +257,9 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	return viewer, nil
 }
 
-// actor returns the key of the user in the header. The header has the key, escaped as in IDs, or the user's ID. No escaped key
+// actAsKey returns the key of the user in the header. The header has the key, escaped as in IDs, or the user's ID. No escaped key
 // has a colon, so a text with a colon is an ID.
-func actor(actAs string) (string, error) {
+func actAsKey(actAs string) (string, error) {
 	if strings.IndexByte(actAs, ':') < 0 {
 		actAs = services.UserType + ":" + actAs
 	}

@@ -36,8 +36,8 @@ type operation struct {
 	end atomic.Pointer[context.CancelFunc]
 	// channel is the Ender from OnEnd, until it is ended. The peer's mu guards it.
 	channel services.Ender
-	// holds is the shared operation context to release; nil for none. It is atomic for the same reason as end.
-	holds atomic.Pointer[graphql.OperationContext]
+	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as end.
+	sharedContext atomic.Pointer[graphql.OperationContext]
 
 	// These belong to a waking subscription. source is the resolver's channel. next must not read it: next would block if the hub
 	// took the event back to replace it by a newer one. So a turn, which can check source without waiting, moves an event from
@@ -118,7 +118,7 @@ func (o *operation) stop() {
 
 // release gives the shared operation context back. Only the first call has an effect.
 func (o *operation) release() {
-	if use := o.holds.Swap(nil); use != nil {
+	if use := o.sharedContext.Swap(nil); use != nil {
 		o.peer.sockets.shared.release(use)
 	}
 }

@@ -19,7 +19,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	sockets := o.peer.sockets
 	use, held := sockets.shared.acquire(parsed)
 	if held {
-		o.holds.Store(use)
+		o.sharedContext.Store(use)
 		if o.ended.Load() {
 			o.release() // the operation was stopped before holds was set
 		}

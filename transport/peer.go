@@ -12,14 +12,14 @@ import (
 )
 
 // peer is the common part of a WebSocket and an event stream: the viewer, the operations and the end of one client's connection.
-// Its line carries the messages. A peer ends once: shut stops its operations, and then gone uncounts it.
+// Its line carries the messages. A peer ends once: shut stops its operations, and then uncount takes it out of the counts.
 type peer struct {
 	sockets *Sockets
 	line    line
 	exec    graphql.GraphExecutor
 	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
 
-	// These two are what gone gives back. holder is guarded by mu, because CloseUser reads it.
+	// These two are what uncount gives back. holder is guarded by mu, because CloseUser reads it.
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
@@ -55,7 +55,7 @@ type line interface {
 }
 
 // admit counts the peer for its user, or returns RATE_LIMITED. The host application has no user key and is not counted. admit is
-// called at most once, before the peer has an operation, and gone undoes it.
+// called at most once, before the peer has an operation, and uncount undoes it.
 func (p *peer) admit(viewer services.Viewer) error {
 	if err := p.sockets.cfg.Limits.Socket(viewer); err != nil {
 		return err
@@ -74,40 +74,40 @@ func (p *peer) admit(viewer services.Viewer) error {
 	return nil
 }
 
-// hurdle is the reason why an operation cannot begin. Each protocol reports it to the client in its own way.
-type hurdle int
+// beginResult is the reason why an operation cannot begin. Each protocol reports it to the client in its own way.
+type beginResult int
 
 const (
-	hurdleNone hurdle = iota
-	// hurdleTwice: an operation with the same ID is under way. The client could not tell the messages of the two apart.
-	hurdleTwice
-	// hurdleFull: the peer is at its limit of operations. The client may try again when one has ended.
-	hurdleFull
+	beginOK beginResult = iota
+	// beginDuplicateID: an operation with the same ID is under way. The client could not tell the messages of the two apart.
+	beginDuplicateID
+	// beginAtLimit: the peer is at its limit of operations. The client may try again when one has ended.
+	beginAtLimit
 	// hurdleClosing: the peer ends, and its client hears of that in another way.
 	hurdleClosing
 )
 
 // begin registers an operation. If there is no hurdle, the caller must start the operation, because Drain waits for it.
-func (p *peer) begin(one *operation) hurdle {
+func (p *peer) begin(one *operation) beginResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.beginLocked(one)
 }
 
 // beginLocked is begin with the lock held.
-func (p *peer) beginLocked(one *operation) hurdle {
+func (p *peer) beginLocked(one *operation) beginResult {
 	switch {
 	case p.closing:
 		return hurdleClosing
 	case p.index(one.id) >= 0:
-		return hurdleTwice
+		return beginDuplicateID
 	case len(p.operations) >= p.sockets.cfg.Subscriptions:
-		return hurdleFull
+		return beginAtLimit
 	}
 	p.operations = append(p.operations, one)
 	p.sockets.operations.Add(1)
 	p.sockets.running.Add(1) // the peer itself is counted, so the group is not at zero
-	return hurdleNone
+	return beginOK
 }
 
 // tooMany is the error for a peer at its limit of operations.
@@ -176,8 +176,8 @@ func (p *peer) shut() bool {
 	return first
 }
 
-// gone uncounts the peer. It is called once, as the peer's last act. Until then the peer counts against the limit of its user.
-func (p *peer) gone() {
+// uncount uncounts the peer. It is called once, as the peer's last act. Until then the peer counts against the limit of its user.
+func (p *peer) uncount() {
 	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.depart(viewer) && p.sockets.cfg.Gone != nil && !p.sockets.isDraining() {
 		p.sockets.cfg.Gone(viewer)
 	}

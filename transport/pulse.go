@@ -14,7 +14,7 @@ func (s *socket) tick() {
 	s.mu.Lock()
 	now := time.Now()
 	waiting, closing := !s.acked, s.closing
-	dead := closing && !s.lingers.IsZero() && !now.Before(s.lingers)
+	dead := closing && !s.closeBy.IsZero() && !now.Before(s.closeBy)
 	var expired, ping bool
 	if !waiting && !closing {
 		dead = !now.Before(s.silentAt)

@@ -37,7 +37,7 @@ type socket struct {
 	timer    *time.Timer // for connection_init first, then for what tick does. It is never nil
 	acked    bool
 	silentAt time.Time // a client that has sent nothing by then is dead
-	lingers  time.Time // when the connection is closed although the client has not answered our close; zero: we have not closed
+	closeBy  time.Time // when the connection is closed although the client has not answered our close; zero: we have not closed
 }
 
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
@@ -279,12 +279,12 @@ func (s *socket) subscribe(read message) {
 	}
 	one := newOperation(&s.peer, read.id)
 	switch s.begin(one) {
-	case hurdleNone:
+	case beginOK:
 		go one.start(read.params)
-	case hurdleTwice:
+	case beginDuplicateID:
 		s.close(closeDuplicate, "subscribe: the id is in use")
 	// An error of the operation and not of the socket: the others go on.
-	case hurdleFull:
+	case beginAtLimit:
 		one.cancel()
 		_ = s.send(s.failed(nil, read.id, one.named(asList(s.tooMany()))))
 	case hurdleClosing:
@@ -345,7 +345,7 @@ func (s *socket) close(code int, reason string) {
 	}
 	// The goroutine that reads ends the socket when the client answers. Without an answer tick cuts it.
 	s.mu.Lock()
-	s.lingers = deadline(lingerTime)
+	s.closeBy = deadline(lingerTime)
 	s.timer.Reset(lingerTime)
 	s.mu.Unlock()
 }
@@ -383,7 +383,7 @@ func (s *socket) end() {
 	if s.watch != nil {
 		s.watch.stop()
 	}
-	s.gone()
+	s.uncount()
 }
 
 // messageOf is the message of an error for people, without its cause.

@@ -98,7 +98,7 @@ func (s *stream) claim(request bool) bool {
 func (s *stream) claimFor(one *operation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.beginLocked(one) == hurdleNone && s.claimLocked(true)
+	return s.beginLocked(one) == beginOK && s.claimLocked(true)
 }
 
 // claimLocked is claim with the lock held.
@@ -216,7 +216,7 @@ func (s *stream) isConnected() bool {
 // leave releases everything of a stream. It is called once, by the goroutine that has claimed the stream.
 func (s *stream) leave() {
 	s.sockets.forget(s)
-	s.gone()
+	s.uncount()
 }
 
 // finished ends a stream that had one operation only. A reserved one lives on for others.

@@ -209,9 +209,9 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	// The last check, because what has begun must run.
 	switch stream.begin(one) {
-	case hurdleTwice:
+	case beginDuplicateID:
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
-	case hurdleFull:
+	case beginAtLimit:
 		err = stream.tooMany()
 	case hurdleClosing:
 		err = services.Errorf(services.NotFound, "token: its event stream has ended: reserve one by PUT")

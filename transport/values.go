@@ -50,9 +50,9 @@ func createOperation(
 		return operation, 0, faults
 	}
 	// The executor's variables include the defaults, which count too.
-	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.dear {
+	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.maxCost {
 		return operation, price, asList(services.Errorf(services.Invalid,
-			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.dear))
+			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.maxCost))
 	}
 	return operation, price, nil
 }

@@ -93,7 +93,7 @@ func (n node) wants(user services.UserID, when string, want ...string) {
 // lit are the names of the dots that a user sees lit.
 func (n node) lit(user services.UserID) (names []string) {
 	n.TB.Helper()
-	at, err := n.standing(n.TB.Context(), user)
+	at, err := n.userView(n.TB.Context(), user)
 	n.Must(err)
 	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserID{user})
 	n.Must(err)

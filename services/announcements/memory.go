@@ -134,7 +134,7 @@ func (m *Memory) load(ctx context.Context) error {
 	for i, dot := range facts.Dots {
 		names[i] = dot.Name
 	}
-	if m.take(&facts, func() { m.setDots(names) }) {
+	if m.install(&facts, func() { m.setDots(names) }) {
 		for _, announcement := range facts.Announcements {
 			m.texts.Changed(announcement.ID, announcement.UpdatedAt)
 		}
@@ -157,9 +157,9 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 	return found, nil
 }
 
-// take installs facts that were read, unless the cache has newer ones, and makes the current state from them. It calls before
+// install installs facts that were read, unless the cache has newer ones, and makes the current state from them. It calls before
 // first.
-func (m *Memory) take(facts *Facts, before func()) bool {
+func (m *Memory) install(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Two loads ran beside each other, and this one read first.

@@ -23,7 +23,7 @@ const End = 1<<63 - 1
 
 // Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones.
 func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
-	at, err := s.standing(ctx, user)
+	at, err := s.userView(ctx, user)
 	if err != nil {
 		return Page{}, err
 	}
@@ -36,7 +36,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 
 // Visible returns the announcements, among some, that are current and addressed to a user.
 func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
-	at, err := s.standing(ctx, user)
+	at, err := s.userView(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 
 // items adds the texts to announcements of the list. Positions and ends come from the list, because the cache of texts may have
 // older ones. An announcement that is gone from SQL is left out.
-func (s *Service) items(ctx context.Context, at standing, list []Announcement) ([]Item, error) {
+func (s *Service) items(ctx context.Context, at userView, list []Announcement) ([]Item, error) {
 	ids := make([]services.PostID, len(list))
 	for i, a := range list {
 		ids[i] = a.ID

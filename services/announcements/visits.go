@@ -12,7 +12,7 @@ import (
 // arrive gives a new user their position in the announcements and dots, in the transaction of their first action. Announcements
 // from before that do not count as unread for them.
 func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
+	return enter(ctx, tx, user, tx.ReadClock(s.projector.ActiveSince))
 }
 
 // userState is a user's state, from SQL: see userStates.
@@ -89,16 +89,16 @@ func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) 
 	return dropped, err
 }
 
-// standing is the state that all users share at a moment, and one user's state in it.
-type standing struct {
+// userView is the state that all users share at a moment, and one user's state in it.
+type userView struct {
 	shared   *State
 	own      services.AnnouncementState
 	segments Segments
 }
 
-// standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
+// userView reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
 // not answer. The shared state is read first: with a newer document the count is too low for a moment, never too high.
-func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
+func (s *Service) userView(ctx context.Context, user services.UserID) (at userView, err error) {
 	// UNAVAILABLE on a node that has never loaded the list.
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err

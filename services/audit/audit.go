@@ -56,10 +56,10 @@ type Config struct {
 // facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
-	// The fields suspects and below belong to the goroutine of Run. A node that restarts forgets them: the next lap
+	// The fields suspects and recountBelow belong to the goroutine of Run. A node that restarts forgets them: the next lap
 	// finds what still differs.
-	suspects []suspect
-	below    services.PostID // the posts below it are recounted next
+	suspects     []suspect
+	recountBelow services.PostID // the posts below it are recounted next
 
 	// Read by metrics while Run runs.
 	visited, mended, drifted atomic.Uint64
@@ -86,7 +86,7 @@ type Stats struct {
 }
 
 // New makes this node's audit.
-func New(cfg Config) *Audit { return &Audit{Config: cfg, below: services.MaxPostID} }
+func New(cfg Config) *Audit { return &Audit{Config: cfg, recountBelow: services.MaxPostID} }
 
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {

@@ -63,7 +63,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	if lapAt == 0 {
 		lapAt = sql.Micros(now)
 	}
-	due := sql.FromMicros(lapAt).Add(share(pace.Lap, visited, total))
+	due := sql.FromMicros(lapAt).Add(dueAfter(pace.Lap, visited, total))
 	// Another node has the turn, and loses it when its lease ends.
 	if held := sql.FromMicros(leaseUntil); held.After(due) {
 		due = held
@@ -89,8 +89,8 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	return turn, taken && err == nil, now, err
 }
 
-// share returns the time after the start of a lap at which visited of its total users should have been visited.
-func share(lap time.Duration, visited, total int64) time.Duration {
+// dueAfter returns the time after the start of a lap at which visited of its total users should have been visited.
+func dueAfter(lap time.Duration, visited, total int64) time.Duration {
 	if total == 0 {
 		return 0
 	}

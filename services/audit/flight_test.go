@@ -260,7 +260,7 @@ func TestAnAuditRuns(t *testing.T) {
 func TestOneDriftIsCountedOnce(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
-	const lap = 2 * time.Second // half of it passes between two visits, less than between two checks
+	const lap = 2 * time.Second // the audit plans its visits half of this apart, which is less than checkAgain
 	a := newAudit(w, lap)
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late checks

@@ -23,7 +23,7 @@ const (
 // of any kind to the oldest, and then starts again. During an upgrade, a node of the previous release may not count its
 // writes. Any other difference is a fault: counts and facts are read at one moment, and are changed by the same transactions.
 func (a *Audit) recount(ctx context.Context) error {
-	page, err := posts.CountsBelow(ctx, a.Store, a.below, postsPerTurn)
+	page, err := posts.CountsBelow(ctx, a.Store, a.recountBelow, postsPerTurn)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,6 @@ func (a *Audit) recount(ctx context.Context) error {
 			return err
 		}
 	}
-	a.below = next
+	a.recountBelow = next
 	return nil
 }

@@ -167,7 +167,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	// Done before the caches' state is added: a document with aged items is replaced as a whole.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	watched := as == asWatch
-	s.withMemory(ctx, users, documents, watched, at.Today())
+	s.withCache(ctx, users, documents, watched, at.Today())
 	var counted, missing []int // indexes of users
 	for i, user := range users {
 		switch {
@@ -231,7 +231,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 			documents, err = s.documents(ctx, users)
 		}
 		if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
-			s.withMemory(ctx, users, documents, watched, at.Today())
+			s.withCache(ctx, users, documents, watched, at.Today())
 			return s.render(user, documents[0], at), nil
 		}
 	}

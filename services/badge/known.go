@@ -86,10 +86,10 @@ func (k known) makeStale(count *services.Count) {
 // fillIn fills the part of a missing source with its last value as STALE, or UNKNOWN without one: no source is ever missing
 // from a total silently.
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
-	counts := slices.Collect(v.sources.restingOn(source, badges))
+	counts := slices.Collect(v.sources.dependingOn(source, badges))
 	var had []*services.Count
 	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // of the same categories
-		had = slices.Collect(v.sources.restingOn(source, k.Badges))
+		had = slices.Collect(v.sources.dependingOn(source, k.Badges))
 	}
 	for i, count := range counts {
 		// Nothing was shown before, or with other categories: UNKNOWN is better than the number of another category.

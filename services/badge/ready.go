@@ -36,11 +36,11 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		document := &documents[i]
 		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.Away(*document) &&
 			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.needsSQL(user, document, today)
-		if !ready { // for an empty document withMemory looks nothing up
+		if !ready { // for an empty document withCache looks nothing up
 			*document = rdb.Document{}
 		}
 	}
-	s.withMemory(ctx, users, documents, false, today)
+	s.withCache(ctx, users, documents, false, today)
 	for i, user := range users {
 		if documents[i].Ready {
 			badges[i] = s.render(user, documents[i], at)

@@ -26,7 +26,7 @@ func (s *Service) markStale(user services.UserID, v *view, badges *services.Badg
 		if !lags {
 			continue
 		}
-		for count := range s.sources.restingOn(source, badges) {
+		for count := range s.sources.dependingOn(source, badges) {
 			if count.Precision != services.Unknown {
 				count.Precision, count.AsOf = services.Stale, since
 			}

@@ -141,17 +141,17 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	}
 }
 
-// restingOn yields the counts that depend on a source: its own, or every count if the source affects all others.
-func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
+// dependingOn yields the counts that depend on a source: its own, or every count if the source affects all others.
+func (l sourceList) dependingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
 	if source.Key() == "" {
 		return l.counts(badges)
 	}
 	return sourceList{source}.counts(badges)
 }
 
-// withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
+// withCache adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
-func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
+func (s *Service) withCache(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
 	// First Follow and then AddCached, for all: a change in between wakes the hub, and an earlier change is in the state that
 	// AddCached reads.
 	for i := range documents {

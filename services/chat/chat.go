@@ -119,9 +119,9 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 		Name: "createConversation", Actor: creator,
 		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
 			// A DIRECT conversation is not an addition to a group: only a block refuses it.
-			var refused refusal = apart
+			var refused refusal = refuseBlocked
 			if kind != Direct {
-				refused = adding(0)
+				refused = refuseAddition(0)
 			}
 			if err := checkInvolves(ctx, tx, creator, "memberIds", members, refused); err != nil {
 				return nil, err
@@ -157,13 +157,13 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 // refusal returns the users among others that the user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
-// apart refuses users if there is a block between them and the user.
-func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
+// refuseBlocked refuses users if there is a block between them and the user.
+func refuseBlocked(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	return people.Apart(ctx, tx, user, others)
 }
 
-// adding refuses users that the user may not add to a GROUP or ROOM; id is 0 for a conversation that does not exist yet.
-func adding(id services.ConversationID) refusal {
+// refuseAddition refuses users that the user may not add to a GROUP or ROOM; id is 0 for a conversation that does not exist yet.
+func refuseAddition(id services.ConversationID) refusal {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return refuseAdder(ctx, tx, user, id, others)
 	}
@@ -246,12 +246,12 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 		// Also the mentioned members: in a conversation that is counted on read, nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
-	return s.moving(cmd, &head), nil
+	return s.wakingWatchers(cmd, &head), nil
 }
 
-// moving shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
+// wakingWatchers shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
 // transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
-func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
+func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
 	// Each kind of command has its own key. Under a common key, the AfterCommit of a mark that is committed together could serve
 	// both commands, and would wake no watcher. Among commands of one kind, the last has the newest head.
@@ -306,5 +306,5 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)
 	})
-	return s.moving(cmd, &head)
+	return s.wakingWatchers(cmd, &head)
 }

@@ -117,7 +117,8 @@ func readThen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	return moveTo(ctx, tx, m, number)
 }
 
-// beyond is the error for a message that is not there yet: such a mark would read messages before they are written.
+// beyond is the error for an argument that names a message which does not exist yet. A mark up to it would read messages before they are
+// written.
 func beyond(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
@@ -253,7 +254,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return next, err
 	}
-	// A device renewed, or another one is inside.
+	// A lease is left: a device has renewed its lease, or another device is inside.
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}

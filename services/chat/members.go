@@ -36,7 +36,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 		if c.Kind == Direct {
 			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and always has two members", id.GlobalID())
 		}
-		if err := checkInvolves(ctx, tx, by, "userIds", users, adding(id)); err != nil {
+		if err := checkInvolves(ctx, tx, by, "userIds", users, refuseAddition(id)); err != nil {
 			return nil, err
 		}
 		// The size is checked after the insert, which alone finds the new members. The error rolls the insert back.

@@ -189,7 +189,7 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return err
 }
 
-// NeedsSQL reports whether this node has not cached a conversation of the document that is counted when read.
+// NeedsSQL reports whether the document has a conversation that is counted when read and that this node has not cached.
 func (c Source) NeedsSQL(_ services.UserID, document *rdb.Document, _ int64) bool {
 	places := document.Conversations.ReadSide
 	return len(places) > 0 && !c.s.Sequences.readSide(places, c.s.Clock.Now()).Known

@@ -15,7 +15,7 @@ type ListChange struct {
 	More   bool
 	Badges *services.Badges
 
-	quiet uint64 // the sum of the last sequences of the conversations that the badges do not follow
+	unlisted uint64 // the sum of the last sequences of the conversations that the badges do not follow
 }
 
 // WatchList opens a channel with the conversations of a user that were active last, at most size, including muted ones: first the present
@@ -27,38 +27,38 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 	changes := make(chan ListChange)
 	go func() {
 		defer close(changes)
-		w := listWatcher{s: s, user: user, size: size, quiet: s.Sequences.watchMany()}
+		w := listWatcher{s: s, user: user, size: size, unlisted: s.Sequences.watchMany()}
 		// After Derive has returned: nobody else uses the watch.
-		defer w.quiet.follow(nil)
-		push.Derive(ctx, changes, badges, w.quiet.moved, w.look, ListChange.same)
+		defer w.unlisted.follow(nil)
+		push.Derive(ctx, changes, badges, w.unlisted.moved, w.look, ListChange.same)
 	}()
 	return changes
 }
 
 // listWatcher reads the list of one WatchList.
 type listWatcher struct {
-	s     *Service
-	user  services.UserID
-	size  int
-	quiet *watch
-	last  ListChange // the list of the last read
+	s        *Service
+	user     services.UserID
+	size     int
+	unlisted *watch
+	last     ListChange // the list of the last read
 }
 
 // look reads the list, unless nothing changed that it shows. Only the goroutine of Derive calls it.
 func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
-	next := ListChange{w.last.States, w.last.More, badges, w.quiet.sum()}
+	next := ListChange{w.last.States, w.last.More, badges, w.unlisted.sum()}
 	// Badges change for many reasons. Only a change of the list is worth another read.
 	if w.last.Badges != nil && next.current(w.last) {
 		return next, nil
 	}
-	ids, err := quietOf(ctx, w.s.Store, w.user)
+	ids, err := unlistedOf(ctx, w.s.Store, w.user)
 	if err != nil {
 		return next, err
 	}
 	// The set may have changed with the list: a conversation was muted, opened, or left.
-	w.quiet.follow(ids)
+	w.unlisted.follow(ids)
 	w.s.Sequences.learn(ctx, places(ids))
-	next.quiet = w.quiet.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
+	next.unlisted = w.unlisted.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
 	if next.States, next.More, err = w.s.List(ctx, w.user, First, w.size); err != nil {
 		return next, err
 	}
@@ -69,7 +69,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 // current reports whether the list has not changed since other was sent. A list without a version comes from SQL or from badges
 // that were kept, and may have changed at any time.
 func (c ListChange) current(other ListChange) bool {
-	return c.quiet == other.quiet && c.Badges.Conversations.List == other.Badges.Conversations.List &&
+	return c.unlisted == other.unlisted && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}
 }
 
@@ -78,20 +78,20 @@ func (c ListChange) same(other ListChange) bool {
 	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
 }
 
-// mostQuiet bounds the conversations that one watcher of a list follows in addition to those of the badges: this node reads the
+// maxUnlisted bounds the conversations that one watcher of a list follows in addition to those of the badges: this node reads the
 // head of each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
-const mostQuiet = 1000
+const maxUnlisted = 1000
 
 // Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come
 // first, in case there are more than the limit.
-var quietConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
+var unlistedConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
 	FROM conversation_members m CROSS JOIN conversations cv
 	WHERE m.user_number = $1 AND m.left_at = 0 AND (m.muted OR m.inside) AND cv.id = m.conversation AND cv.way <> 'WRITE'
 	ORDER BY cv.last_at DESC, cv.id DESC LIMIT $2`)
 
-// quietOf lists the conversations of a user that are counted when read and not in the user's badges.
-func quietOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
-	return sql.Column[services.ConversationID](ctx, db, quietConversations, user, mostQuiet)
+// unlistedOf lists the conversations of a user that are counted when read and not in the user's badges.
+func unlistedOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
+	return sql.Column[services.ConversationID](ctx, db, unlistedConversations, user, maxUnlisted)
 }
 
 // places are conversations without positions: learn needs none.

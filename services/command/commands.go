@@ -127,7 +127,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	// kong exits after it has printed help; here it only sets helped.
 	helped := false
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
-	args = twoDashes(args)
+	args = withTwoDashes(args)
 	switch {
 	// Help is printed for a line with faults too, because a user asks for it after a fault.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
@@ -157,9 +157,9 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	return g.Command, nil
 }
 
-// twoDashes replaces -name by --name: a flag may have one dash or two, as in programs on Go's package flag. No flag has one letter,
+// withTwoDashes replaces -name by --name: a flag may have one dash or two, as in programs on Go's package flag. No flag has one letter,
 // except -h.
-func twoDashes(args []string) []string {
+func withTwoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
 		if arg == "--" {

@@ -41,9 +41,9 @@ type event struct {
 	At      fromNow // when it happened; 0 is now
 }
 
-// made is an object that an event has made, with the key of the user who made it. The key is needed for shows alone, which
+// madeObject is an object that an event has made, with the key of the user who made it. The key is needed for shows alone, which
 // only their host may start.
-type made struct{ id, by string }
+type madeObject struct{ id, by string }
 
 // host speaks to the server for the application, with development tokens. mu guards made, which the follower of the icon does
 // not use. cfg, began and client do not change.
@@ -52,13 +52,13 @@ type host struct {
 	began  time.Time // the times of past events count back from it
 	client *http.Client
 	mu     sync.Mutex
-	made   map[ref]made
+	made   map[ref]madeObject
 }
 
 // newHost makes the host of a world that begins now. The client's connections are used by this host only, and close ends
 // them. A request without an answer after 30 s has failed.
 func newHost(cfg Config) *host {
-	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
+	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]madeObject{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
@@ -104,7 +104,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 		// Only the newest objects are kept, which bounds the memory of a world that runs for months. The first ownPosts of
 		// each kind stay, because the first posts are the viewer's.
 		if e.Becomes.Kind != "" {
-			h.made[e.Becomes] = made{result.ID, e.As}
+			h.made[e.Becomes] = madeObject{result.ID, e.As}
 			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
 				delete(h.made, ref{e.Becomes.Kind, old})
 			}
@@ -153,9 +153,9 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-// found is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the
+// resumeQuery is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the
 // script can act on. The lists are long enough for all of these.
-const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
+const resumeQuery = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
@@ -175,27 +175,27 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 			HomeFeed, Conversations, LiveBoard, Announcements list
 		}
 	}
-	if err := h.ask(ctx, Viewer, found, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
+	if err := h.ask(ctx, Viewer, resumeQuery, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
 		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
-		h.made[ref{"post", s.published - 1 - i}] = made{post.ID, post.Author.Key}
+		h.made[ref{"post", s.published - 1 - i}] = madeObject{post.ID, post.Author.Key}
 	}
 	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.own), len(answer.Viewer.User.Posts.Nodes))] {
-		h.made[ref{"post", s.own[i]}] = made{post.ID, Viewer}
+		h.made[ref{"post", s.own[i]}] = madeObject{post.ID, Viewer}
 	}
 	for _, conversation := range answer.Viewer.Conversations.Nodes {
 		if number := slices.IndexFunc(talks, func(t talk) bool { return t.title == conversation.Title }); number >= 0 {
-			h.made[ref{"conversation", number}] = made{id: conversation.ID}
+			h.made[ref{"conversation", number}] = madeObject{id: conversation.ID}
 		}
 	}
 	// Live and planned shows keep apart, because a show that is live cannot start.
 	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {
 		if left := numbers[show.Status]; len(left) > 0 {
-			h.made[ref{"show", left[0]}] = made{show.ID, show.Host.Key}
+			h.made[ref{"show", left[0]}] = madeObject{show.ID, show.Host.Key}
 			numbers[show.Status] = left[1:]
 		}
 	}

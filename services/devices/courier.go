@@ -127,13 +127,13 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
-	among, services := c.lanes.open(now)
+	onlyListed, services := c.lanes.open(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
 	// The statement leaves out the busy services; or, while all places of strangers are taken, it reads only the known ones that
 	// are not busy.
 	st := dueDevices
-	if among {
+	if onlyListed {
 		st = dueAmong
 	}
 	if list, err = rows(ctx, c.s.db, st, now, services, limit); err != nil {

@@ -54,9 +54,9 @@ type Config struct {
 }
 
 const (
-	// leaseBeside is how much longer a lease is than a request. A lease is renewed after a quarter, so a request has three
+	// leaseMargin is how much longer a lease is than a request. A lease is renewed after a quarter, so a request has three
 	// quarters of it: with 15 s more than the timeout, that is enough for timeouts up to 45 s.
-	leaseBeside = 15 * time.Second
+	leaseMargin = 15 * time.Second
 	poll        = 500 * time.Millisecond // for new changes
 	pollMore    = 50 * time.Millisecond  // while requests are under way
 	lookEvery   = 2 * time.Second        // for the first device
@@ -95,7 +95,7 @@ func New(cfg Config) *Service {
 		cfg.Stream.SetRead(true) // until the first look: a job before it would mark nobody
 	}
 	s.pool = leases.NewPool(leases.Config{
-		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseBeside, Log: cfg.Log,
+		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
 		On:   func() bool { return s.On() && s.some.Load() && cfg.Stream.On() },
 		Work: func(held *leases.Held) leases.Worker { return s.courier(held) },
 	})

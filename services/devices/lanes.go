@@ -63,18 +63,18 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	return o.underway < min(maxPerStranger, l.most) && l.strangers < maxStrangers
 }
 
-// open lists push services to leave out. While no stranger can take a request, among is true, and it lists the services to choose
+// open lists push services to leave out. While no stranger can take a request, onlyListed is true, and it lists the services to choose
 // from instead. A service that has no lane yet is a stranger.
-func (l *lanes) open(now time.Time) (among bool, services []string) {
-	among = l.strangers >= maxStrangers
+func (l *lanes) open(now time.Time) (onlyListed bool, services []string) {
+	onlyListed = l.strangers >= maxStrangers
 	services = []string{}
 	for name, one := range l.of {
-		if l.takes(one, now) == among {
+		if l.takes(one, now) == onlyListed {
 			services = append(services, name)
 		}
 	}
 	slices.Sort(services)
-	return among, services
+	return onlyListed, services
 }
 
 // begin takes a place for a request, if there is one. Every place that was taken is freed by end, answered or failed, once.

@@ -38,8 +38,8 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 	if begun := begin("late", most); begun != maxPerStranger {
 		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, maxPerStranger)
 	}
-	if among, open := l.open(now); !among || len(open) > 0 {
-		t.Errorf("open are %v, among them alone: %t", open, among)
+	if onlyListed, open := l.open(now); !onlyListed || len(open) > 0 {
+		t.Errorf("open are %v, among them alone: %t", open, onlyListed)
 	}
 }
 

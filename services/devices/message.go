@@ -23,7 +23,7 @@ const (
 	// Messages are padded to one size, so that their length says nothing. The second size is for the longest keys of users, and
 	// is the greatest that push services accept.
 	usualSize, greatestSize = 1024, 4096
-	beside                  = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
+	encryptionOverhead      = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
 
 // message is the text for a service worker, as JSON. The names are those of BadgeChange in the schema. It is small: push services
@@ -104,7 +104,7 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 			return nil, err
 		}
 		size, urgency := uint32(usualSize), webpush.UrgencyHigh
-		if len(text) > usualSize-beside {
+		if len(text) > usualSize-encryptionOverhead {
 			size = greatestSize
 		}
 		if m.Silent {

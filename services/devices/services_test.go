@@ -82,7 +82,7 @@ func TestRudePushServices(t *testing.T) {
 }
 
 // Any user can name a push service: one whose certificate has a NUL in a name, which PostgreSQL refuses in a text, stops nobody else.
-func TestNamesOfACertificateHoldNobody(t *testing.T) {
+func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newWorld(b)

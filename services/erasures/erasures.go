@@ -7,7 +7,7 @@
 // and is free again. On SQLite the bytes of the deleted rows are overwritten at the end, see scrub.
 //
 // The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's
-// sockets (learn, gone). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
+// sockets (forgetErasedUsers, forgetUser). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
 // next pass. After the last pass the erasure ends (end), or first goes through the steps of scrub, which erasures at the same time
 // share (round).
 //
@@ -62,8 +62,8 @@ type Config struct {
 
 // Service removes users. It is safe for concurrent use. All that must outlive the process is in SQL: the fields only save work.
 type Service struct {
-	cfg    Config
-	places map[string]int // the index of each step
+	cfg       Config
+	stepIndex map[string]int // the index of each step
 
 	mu      sync.Mutex
 	leaving map[services.UserID]bool // the users for whom Gone was called
@@ -89,16 +89,16 @@ func New(cfg Config) *Service {
 	if cfg.Grace == 0 {
 		cfg.Grace = 30 * time.Second
 	}
-	s := &Service{cfg: cfg, places: map[string]int{}, leaving: map[services.UserID]bool{}}
+	s := &Service{cfg: cfg, stepIndex: map[string]int{}, leaving: map[services.UserID]bool{}}
 	for i, step := range cfg.Steps {
-		if _, taken := s.places[step.Name]; taken {
+		if _, taken := s.stepIndex[step.Name]; taken {
 			// If two steps had the same name, a stored position could mean either step.
 			panic("erasures: two steps are named " + step.Name)
 		}
-		s.places[step.Name] = i
+		s.stepIndex[step.Name] = i
 	}
 	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.Bulk, Each: s.run, Changes: jobs.NoCounts()})
-	cfg.Log.Register(changelog.Kind{Name: logKind, Load: s.learn})
+	cfg.Log.Register(changelog.Kind{Name: logKind, Load: s.forgetErasedUsers})
 	return s
 }
 
@@ -107,7 +107,7 @@ func New(cfg Config) *Service {
 func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	erasure, user, err := Begin(ctx, s.cfg.DB, key)
 	if err == nil && user != 0 {
-		s.gone(user, key)
+		s.forgetUser(user, key)
 		s.cfg.Jobs.Wake()
 	}
 	return erasure, err
@@ -155,7 +155,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
 		return erasure, err
 	}
-	// Each node also closes the user's sockets and forgets the ID of the key, see learn.
+	// Each node also closes the user's sockets and forgets the ID of the key, see forgetErasedUsers.
 	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return erasure, err
 	}
@@ -187,9 +187,9 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 	return read(ctx, db.Runner, erasureByName, name)
 }
 
-// learn makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
+// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
 // node has missed entries: so it reads all erasures that go on.
-func (s *Service) learn(ctx context.Context) error {
+func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
@@ -199,7 +199,7 @@ func (s *Service) learn(ctx context.Context) error {
 		err := scan(&number, &key)
 		if err == nil {
 			leaving[number] = true
-			s.gone(number, key)
+			s.forgetUser(number, key)
 		}
 		return err
 	})
@@ -211,9 +211,9 @@ func (s *Service) learn(ctx context.Context) error {
 	return err
 }
 
-// gone makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when it first learns of
+// forgetUser makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when it first learns of
 // the erasure, and again when the cache holds the user again, from a request that had read the ID before.
-func (s *Service) gone(user services.UserID, key string) {
+func (s *Service) forgetUser(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
 	s.cfg.Redis.ForgetDocument(user)
 	s.mu.Lock()

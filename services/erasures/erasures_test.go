@@ -142,7 +142,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	w.Must(read())
 	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
 	w.Must(read())
-	w.Must(w.learn(t.Context()))
+	w.Must(w.forgetErasedUsers(t.Context()))
 	if err := read(); err == nil {
 		t.Error("the document is kept by a node that was away")
 	}

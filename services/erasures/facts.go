@@ -55,13 +55,13 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 }
 
 // lock reads how far the erasure of a user has come, and keeps other workers from changing that until this transaction ends:
-// two workers may have the job when the lease of one ran out. It returns errNone if there is no erasure.
-func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
+// two workers may have the job when the lease of one ran out. It returns errErasureDone if there is no erasure.
+func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at progress, err error) {
 	var began int64
 	var counts string
 	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &at.key, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
 	if err == nil && !found {
-		err = errNone
+		err = errErasureDone
 	}
 	if err != nil {
 		return at, err
@@ -71,7 +71,7 @@ func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (a
 }
 
 // save writes how far an erasure has come, in the transaction of the removal: so the counts are exact even after a crash.
-func (s *Service) save(ctx context.Context, tx *sql.Tx, at place) error {
+func (s *Service) save(ctx context.Context, tx *sql.Tx, at progress) error {
 	counts, err := json.Marshal(at.counts)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ var (
 
 // join makes an erasure the leader of a round, if there is no round. wait is how long to wait for the round of another erasure,
 // and 0 if the caller may scrub. A caller that may scrub calls pause at the end of the part.
-func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err error) {
+func (s *Service) join(ctx context.Context, at progress) (wait time.Duration, err error) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
 	r, now := &s.scrubbing.round, s.cfg.DB.Now()

@@ -126,7 +126,7 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 			return err
 		})
 	}
-	first, second := place{id: c.erasures[0].Name, step: scrubFile}, place{id: c.erasures[1].Name, step: scrubFile}
+	first, second := progress{id: c.erasures[0].Name, step: scrubFile}, progress{id: c.erasures[1].Name, step: scrubFile}
 	comes(first.id)
 	if wait, err := c.join(t.Context(), first); err != nil || wait > 0 {
 		t.Fatalf("the first waits for %v, %v", wait, err)

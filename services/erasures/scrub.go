@@ -29,7 +29,7 @@ const (
 )
 
 // scrubs reports whether the erasure is at one of these steps, which belong to no feature.
-func (at place) scrubs() bool {
+func (at progress) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
 
@@ -44,7 +44,7 @@ type scrubbing struct {
 
 // scrub does the next part of these steps. wait is how long the part after it has to wait. done is true when the erasure is done.
 // The part is scrubbed before its position is saved: a crash in between repeats it, which does no harm.
-func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
+func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) (done bool, wait time.Duration, err error) {
 	if at.step == emptyLog {
 		return s.emptyLog(ctx, user, at)
 	}
@@ -96,7 +96,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 
 // emptyLog is the last step of scrub: the log still has the old content of the overwritten pages. In this step at.after counts the
 // tries.
-func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
+func (s *Service) emptyLog(ctx context.Context, user services.UserID, at progress) (done bool, wait time.Duration, err error) {
 	emptied, fault := s.cfg.DB.EmptyLog(ctx)
 	next := at
 	more := (fault != nil || !emptied) && at.after < logTries
@@ -117,7 +117,7 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) 
 
 // moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether it did.
 // Scrubbing needs this, because its work is done outside of the transaction that records it.
-func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) (moved bool, err error) {
+func (s *Service) moveOn(ctx context.Context, user services.UserID, at progress, do func(tx *sql.Tx) error) (moved bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)
 		if moved = err == nil && now.step == at.step && now.after == at.after; !moved {
@@ -130,7 +130,7 @@ func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do
 
 // scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not understood, or a
 // reader holds the log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
-func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, given string, wait time.Duration, err error) {
+func (s *Service) scrubPart(ctx context.Context, at progress) (part sql.Scrubbed, given string, wait time.Duration, err error) {
 	// The file is checked before the first page is overwritten, because a scrub may damage a damaged file further. The check
 	// reads the whole file.
 	if at.step == scrubFile && at.after == 0 {

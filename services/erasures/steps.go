@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// place is how far an erasure has come. It is a row of erasures as lock has read it.
-type place struct {
+// progress is how far an erasure has come. It is a row of erasures as lock has read it.
+type progress struct {
 	id, key, step string
 	began         time.Time
 	pass, found   int
@@ -51,7 +51,7 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 			done, wait, err = s.scrub(ctx, user, at)
 		}
 		// Another worker has ended the erasure, or this job is a late copy.
-		if errors.Is(err, errNone) {
+		if errors.Is(err, errErasureDone) {
 			done, err = true, nil
 		}
 		switch {
@@ -81,12 +81,12 @@ func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID,
 	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
 }
 
-// errNone says that there is no erasure of the user any more. For run this is success.
-var errNone = errors.New("the erasure is done")
+// errErasureDone says that there is no erasure of the user any more. For run this is success.
+var errErasureDone = errors.New("the erasure is done")
 
 // step runs one step of a feature and saves the new position, in one transaction. It leaves the steps of scrub alone. done is true
 // when the erasure is done. at is where the erasure is afterwards.
-func (s *Service) step(ctx context.Context, user services.UserID) (at place, done bool, err error) {
+func (s *Service) step(ctx context.Context, user services.UserID) (at progress, done bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		if at, err = s.lock(ctx, tx, user); err != nil {
@@ -95,7 +95,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 		if at.scrubs() {
 			return nil
 		}
-		index := s.places[at.step] // 0 for a step of another release: all steps then run again, which does no harm
+		index := s.stepIndex[at.step] // 0 for a step of another release: all steps then run again, which does no harm
 		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
@@ -129,7 +129,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 }
 
 // end ends an erasure.
-func (s *Service) end(ctx context.Context, tx *sql.Tx, at place) error {
+func (s *Service) end(ctx context.Context, tx *sql.Tx, at progress) error {
 	_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
 	return err
 }
@@ -137,7 +137,7 @@ func (s *Service) end(ctx context.Context, tx *sql.Tx, at place) error {
 // nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the
 // erasure began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it
 // finds nothing: a request may still add something after it.
-func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *place) error {
+func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *progress) error {
 	at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
 	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
 		at.found = 1

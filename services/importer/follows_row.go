@@ -115,7 +115,7 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 			return row{}, err
 		}
 	}
-	next.follower, next.followee = k.place(fields[0]), k.place(fields[1])
+	next.follower, next.followee = k.indexOf(fields[0]), k.indexOf(fields[1])
 	return next, nil
 }
 

@@ -34,9 +34,9 @@ func (k *keyTable) check(field []byte) error {
 	return services.CheckUserKey(k.prefix + string(field))
 }
 
-// place is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
+// indexOf is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
 // learn.
-func (k *keyTable) place(field []byte) int32 {
+func (k *keyTable) indexOf(field []byte) int32 {
 	place, found := k.places[string(field)]
 	if !found {
 		place = int32(len(k.keys))

@@ -43,7 +43,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 			continue
 		}
 		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
-		post.Author = services.UserID(im.keys.place([]byte(row.Author)))
+		post.Author = services.UserID(im.keys.indexOf([]byte(row.Author)))
 		// Later rows of the batch may answer this post or repeat its key.
 		if row.Key != "" {
 			known.ids[post.ref] = post.ID

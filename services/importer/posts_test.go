@@ -269,7 +269,8 @@ type publishing struct {
 	left int
 }
 
-// Each publishes posts after the import has read the used IDs of its milliseconds.
+// Each runs the statement. If that has read which IDs are used in the milliseconds that are imported, Each then publishes a post in one of
+// them, at most left times in all.
 func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {

@@ -105,7 +105,7 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 			// The time in a show's ID is that of the import, whenever the show took place.
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
-			show.Host = services.UserID(im.keys.place([]byte(row.Host)))
+			show.Host = services.UserID(im.keys.indexOf([]byte(row.Host)))
 			planned = append(planned, plannedShow{show, showRef(row.Key)})
 			// A later row of the key is a duplicate, or bad if it names another host.
 			hosts[row.Key] = im.opts.Prefix + row.Host

@@ -124,7 +124,7 @@ func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.T
 	return sql.Column[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
-// Jobs reads those of some jobs that are not done yet, oldest first, without claiming them.
+// Jobs reads the given jobs that are not done yet, oldest first, without claiming them.
 func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
 	return jobsOf(ctx, s, jobsByID, ids)
 }
@@ -142,7 +142,7 @@ func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs
 	return jobs, err
 }
 
-// Remaining lists those of some jobs that are not done yet.
+// Remaining returns which of the given jobs are not done yet.
 func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
 	return sql.Column[int64](ctx, s, remainingJobs, ids)
 }

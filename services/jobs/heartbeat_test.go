@@ -16,8 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// two are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
-func two(t *testing.T) (n, other *node) {
+// twoNodes are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
+func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	kinds := []jobs.Kind{
@@ -33,8 +33,8 @@ func two(t *testing.T) (n, other *node) {
 	return n, other
 }
 
-// takes lets the node claim all due jobs after its last heartbeat.
-func (n *node) takes() []jobs.Job {
+// claimAfterBeat lets the node claim all due jobs after its last heartbeat.
+func (n *node) claimAfterBeat() []jobs.Job {
 	n.tb.Helper()
 	_, err := jobs.Beat(n.tb.Context(), n.db, false)
 	n.must(err)
@@ -44,11 +44,11 @@ func (n *node) takes() []jobs.Job {
 // While a node that holds jobs is silent, Behind names the counts that the jobs change, and no others. Then the jobs are freed, and
 // Behind names their counts until they are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
-	n, other := two(t)
+	n, other := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"), jobs.Keyed("paint", "22"), jobs.Keyed("dry", "333"))
-	held := other.takes()
+	held := other.claimAfterBeat()
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
@@ -102,7 +102,7 @@ func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
-	held := other.takes()
+	held := other.claimAfterBeat()
 	eventually.Holds(t, "the node is silent", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the job cannot be read
 		return n.SomeBehind()
@@ -139,7 +139,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
-	if held := other.takes(); len(held) != 1 {
+	if held := other.claimAfterBeat(); len(held) != 1 {
 		t.Fatalf("the other node claimed %v", held)
 	}
 	n.enqueue(jobs.Keyed("slow", ""))
@@ -173,14 +173,14 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 	for kind, want := range map[string][]services.Source{"flood": {"RED"}, "lost": {"BLUE"}, "of the next version": services.Sources} {
 		t.Run(kind, func(t *testing.T) {
-			n, other := two(t)
+			n, other := twoNodes(t)
 			if kind == "of the next version" {
 				other.Register(does(kind, nothing))
 			}
 			heart := n.Heartbeat()
 			n.must(heart.Begin(t.Context()))
 			n.enqueue(jobs.Keyed(kind, "1"))
-			if held := other.takes(); len(held) != 1 {
+			if held := other.claimAfterBeat(); len(held) != 1 {
 				t.Fatalf("the other node claimed %v", held)
 			}
 			eventually.Holds(t, "the node is silent", func() bool {
@@ -198,9 +198,9 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 
 // A node that starts again under its name frees its own jobs at once, and no other node's.
 func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
-	n, before := two(t)
+	n, before := twoNodes(t)
 	n.enqueue(jobs.Keyed("paint", "1"))
-	before.takes()
+	before.claimAfterBeat()
 	n.must(n.Heartbeat().Begin(t.Context()))
 	if claimed := n.claim(); len(claimed) > 0 {
 		t.Fatal("a node frees what another one holds")
@@ -216,9 +216,9 @@ func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 // its lease runs out. Until it is done its counts are behind, and so are those of a job that is overdue because of that
 // lock.
 func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
-	_, before := two(t)
+	_, before := twoNodes(t)
 	before.enqueue(jobs.Keyed("paint", "1"))
-	held := before.takes()
+	held := before.claimAfterBeat()
 	before.enqueue(jobs.Keyed("flood", ""))
 	after := before.startsAgain()
 	after.clock.advance(time.Second)
@@ -258,11 +258,11 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 // A node crashes and restarts under its name before the others notice its silence, while PostgreSQL still runs a transaction
 // of the earlier process. Until they are done, the others report the counts of the locked job and of overdue jobs as behind.
 func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
-	n, before := two(t)
+	n, before := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
-	held := before.takes()
+	held := before.claimAfterBeat()
 	n.must(heart.RunOnce(t.Context()))
 	n.enqueue(jobs.Keyed("flood", ""))
 	n.clock.advance(time.Second)
@@ -297,7 +297,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 
 // After a clean shutdown and a restart no count is behind, because no crashed process holds jobs.
 func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
-	n, before := two(t)
+	n, before := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	before.must(before.Heartbeat().Begin(t.Context()))

@@ -150,10 +150,10 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
 	var hosts []services.UserID
 	board.Items, hosts = itemsOf(page.Lines)
-	if err := s.introduce(ctx, board.Items, hosts); err != nil {
+	if err := s.addHosts(ctx, board.Items, hosts); err != nil {
 		return Board{}, err
 	}
-	return board, s.present(ctx, board.Items)
+	return board, s.refreshShows(ctx, board.Items)
 }
 
 // itemsOf returns the items of a page without their hosts, and the ID of the host of each item. Each item has its show as the
@@ -169,8 +169,8 @@ func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 	return items, hosts
 }
 
-// introduce adds the hosts of the shows.
-func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.UserID) error {
+// addHosts adds the hosts of the shows.
+func (s *Service) addHosts(ctx context.Context, items []Item, hosts []services.UserID) error {
 	if s.introduceCached(items, hosts) {
 		return nil
 	}
@@ -186,8 +186,8 @@ func (s *Service) introduceCached(items []Item, hosts []services.UserID) (all bo
 	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
 }
 
-// present brings the shows of a page up to date.
-func (s *Service) present(ctx context.Context, items []Item) error {
+// refreshShows brings the shows of a page up to date.
+func (s *Service) refreshShows(ctx context.Context, items []Item) error {
 	missing := s.presentCached(items)
 	if len(missing) == 0 {
 		return nil

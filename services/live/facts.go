@@ -18,8 +18,8 @@ const (
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf
 
-	// onBoards selects shows that are or were on boards. A show gets a version only when all followers' documents list its host.
-	onBoards = `s.ver > 0`
+	// everOnBoards selects shows that are or were on boards. A show gets a version only when all followers' documents list its host.
+	everOnBoards = `s.ver > 0`
 )
 
 var (
@@ -55,9 +55,9 @@ var (
 	// The next hosts with an active show, then all of their active shows: a page never ends within a host.
 	activeShows = sql.NewStatement("active shows", `
 WITH next AS MATERIALIZED (
-	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+onBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
+	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+everOnBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
 )
-`+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+onBoards+` ORDER BY s.host, s.id`)
+`+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+everOnBoards+` ORDER BY s.host, s.id`)
 
 	// Ordered by until_at, the rows are a range of the index show_history_by_age; ShowHistory sorts them by show.
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
@@ -67,7 +67,7 @@ WITH next AS MATERIALIZED (
 	// lists each show once.
 	endedShows = sql.NewStatement("shows that ended lately", `
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
-`+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+onBoards+` ORDER BY s.id`)
+`+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+everOnBoards+` ORDER BY s.id`)
 
 	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )

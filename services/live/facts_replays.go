@@ -11,8 +11,8 @@ import (
 // pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and those of pulledReplay form
 // the index shows_replays; pull is compared with a constant because SQLite uses the index only for such a condition.
 const (
-	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + onBoards
-	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + onBoards
+	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + everOnBoards
+	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + everOnBoards
 )
 
 var (

@@ -265,7 +265,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}
-	s.passing = nil
+	s.recentMoves = nil
 	// put has treated each show as if it had just moved. But its last move is older than the horizon, unless the history below
 	// has it.
 	for _, one := range s.byID {
@@ -278,10 +278,10 @@ func (s *showState) fill(ended []Show, history []Former) {
 		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
 			// The history has no move of this show: the time of its last change decides when it is forgotten.
 			one.settled = false
-			s.passing = append(s.passing, passing{one.updated / 1000, one.id, one.version})
+			s.recentMoves = append(s.recentMoves, recentMove{one.updated / 1000, one.id, one.version})
 		}
 	}
-	slices.SortStableFunc(s.passing, func(a, b passing) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(s.recentMoves, func(a, b recentMove) int { return cmp.Compare(a.at, b.at) })
 }
 
 // install replaces the cache with the loaded state. It is unknown which shows have changed.

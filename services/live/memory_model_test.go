@@ -299,7 +299,7 @@ func (h *history) checkForgotten(m *cache) {
 			h.r.Fatalf("of the host %d an empty memory is kept", known.number)
 		}
 	})
-	if len(state.byID) != want || spans != want || len(state.passing) != 0 {
-		h.r.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.passing), want, fmt.Sprint(state.byID))
+	if len(state.byID) != want || spans != want || len(state.recentMoves) != 0 {
+		h.r.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.recentMoves), want, fmt.Sprint(state.byID))
 	}
 }

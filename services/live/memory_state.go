@@ -15,9 +15,9 @@ import (
 // A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
 // at the version are skipped. Most spans are present positions, so few are skipped.
 type showState struct {
-	byID    map[services.PostID]*cachedShow
-	hosts   *hostTable
-	passing []passing // the oldest first
+	byID        map[services.PostID]*cachedShow
+	hosts       *hostTable
+	recentMoves []recentMove // the oldest first
 }
 
 // cachedShow is a compact Show: a node keeps all active ones, tens of thousands. Times are numbers and the texts one string,
@@ -50,8 +50,8 @@ type span struct {
 	from, until uint64 // until 0: the present position
 }
 
-// passing is a move of a show. When the move is older than the horizon, no session can need the position before it.
-type passing struct {
+// recentMove is a move of a show. When the move is older than the horizon, no session can need the position before it.
+type recentMove struct {
 	at      int64 // ms, the time of the move
 	show    services.PostID
 	version uint64
@@ -120,13 +120,13 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
-		// The span of the former position stays, with its end, for the sessions that have it. passing records when the show
-		// left it.
+		// leave ends the span of the former position, and keeps it for the sessions that began before this move. recentMoves
+		// records the move, so that forget can drop the span later.
 		s.leave(known, next.Version)
 		known.move(next)
 		known.write(next)
 		s.enter(known)
-		s.passing = append(s.passing, passing{at.UnixMilli(), next.ID, next.Version})
+		s.recentMoves = append(s.recentMoves, recentMove{at.UnixMilli(), next.ID, next.Version})
 		if known.pull {
 			s.trim(known.host)
 		}
@@ -176,7 +176,7 @@ func (s *showState) addFormer(former Former) {
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it
 	}
-	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
+	s.recentMoves = append(s.recentMoves, recentMove{former.UntilAt.UnixMilli(), former.Show, former.Until})
 	// This is the last move of the show, and it is within the horizon: the show is not settled.
 	if former.Until == known.version {
 		known.settled = false
@@ -192,8 +192,8 @@ func (s *showState) addFormer(former Former) {
 // forget drops the positions that shows left at until (ms) or before, and the shows that were over by then.
 func (s *showState) forget(until int64) {
 	old := 0
-	for ; old < len(s.passing) && s.passing[old].at <= until; old++ {
-		move := s.passing[old]
+	for ; old < len(s.recentMoves) && s.recentMoves[old].at <= until; old++ {
+		move := s.recentMoves[old]
 		known := s.byID[move.show]
 		if known == nil {
 			continue
@@ -207,8 +207,8 @@ func (s *showState) forget(until int64) {
 		}
 		s.hosts.add(known.host).changed()
 	}
-	if s.passing = s.passing[old:]; len(s.passing) == 0 {
-		s.passing = nil
+	if s.recentMoves = s.recentMoves[old:]; len(s.recentMoves) == 0 {
+		s.recentMoves = nil
 	}
 }
 

@@ -101,14 +101,14 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 	}
 	// Most IDs do not match, and one look-up in this array is enough to find that out.
 	const bits = 1 << 12
-	var maybe [bits]bool
+	var candidateHosts [bits]bool
 	for host := range a.pending {
-		maybe[host%bits] = true
+		candidateHosts[host%bits] = true
 	}
 	for one, hosts := range a.shown {
 		concerned := a.all
 		for i := 0; !concerned && i < len(hosts); i++ {
-			if maybe[hosts[i]%bits] {
+			if candidateHosts[hosts[i]%bits] {
 				_, concerned = a.pending[hosts[i]]
 			}
 		}

@@ -116,8 +116,8 @@ func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, af
 	return list, nil
 }
 
-// reach catches the cache up with the version of a session. field names the argument in the error. INVALID for a version that no
-// node can have made.
+// reach brings the cache up to the version of a session. The error INVALID names the argument field, and means that no node can have
+// made the session.
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()

@@ -147,7 +147,7 @@ func (s *Service) now(tx *sql.Tx) time.Time {
 	if tx.Dated() != 0 {
 		return tx.HappenedAt()
 	}
-	if latest := tx.Moment(s.ids.Now); latest.After(tx.Now) {
+	if latest := tx.ReadClock(s.ids.Now); latest.After(tx.Now) {
 		return latest
 	}
 	return tx.Now

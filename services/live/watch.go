@@ -68,11 +68,11 @@ type watcher struct {
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
 	// The position of the session's first line: shows above it are new. Zero: the session's board is empty.
-	top      ShowPlace
-	replaced bool // a session that was sent or requested has ended
-	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
-	renewed  time.Time
-	waits    time.Time // since when the badges are behind; zero if they are not
+	top       ShowPlace
+	replaced  bool // a session that was sent or requested has ended
+	slotTaken bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
+	renewed   time.Time
+	waits     time.Time // since when the badges are behind; zero if they are not
 }
 
 // wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be
@@ -114,7 +114,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 		}
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
-	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
+	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewed) >= w.every()/2 {
 		if !s.renew(ctx, w.session, lease{}) { // without the lease that was read last: another session may have taken the slot since
 			if err := w.follow(ctx, badges, true); err != nil {
 				return change, err
@@ -173,8 +173,8 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	// Another subscription or page may have taken the slot: then this session is over too. A guest's session has no slot
 	// anyway, and its differences are sent as before.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
-	if !given || over || !(w.guest && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
-		w.guest = given && taken
+	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
+		w.slotTaken = given && taken
 		session = s.newSession(session, read.hosts)
 		w.replaced, w.renewed = w.replaced || given, time.Time{}
 	}

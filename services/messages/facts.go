@@ -187,7 +187,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 		}
 	}
 	// Only users who got the message now have a new version. The states of the others are unchanged, and are projected again.
-	if err := raise(ctx, tx, changed); err != nil {
+	if err := raiseStateVersions(ctx, tx, changed); err != nil {
 		return nil, err
 	}
 	return readStates(ctx, tx.Runner, statesOf, which)
@@ -238,8 +238,8 @@ func firstMark(marks string, id ID, otherwise int64) int64 {
 	return cmp.Or(first, otherwise)
 }
 
-// raise raises the versions of states, given by user and type. Their rows are locked, so no other transaction takes these versions.
-func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
+// raiseStateVersions raises the versions of states, given by user and type. Their rows are locked, so no other transaction takes these versions.
+func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 	if len(changed) == 0 {
 		return nil
 	}
@@ -344,7 +344,7 @@ func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, a
 			raised = append(raised, one)
 		}
 	}
-	if err := raise(ctx, tx, raised); err != nil {
+	if err := raiseStateVersions(ctx, tx, raised); err != nil {
 		return nil, err
 	}
 	return readStates(ctx, tx.Runner, statesOf, which)

@@ -32,7 +32,7 @@ SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key
 func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
 	has, err := typesHeld(ctx, tx, user, ids)
 	if err == nil && lacks(has, ids) != 0 {
-		if err = advance(ctx, tx, user, ids, has, upTo); err == nil {
+		if err = deliverEarly(ctx, tx, user, ids, has, upTo); err == nil {
 			has, err = typesHeld(ctx, tx, user, ids) // also what a job has delivered in between
 		}
 	}
@@ -77,9 +77,9 @@ func lacks(found map[ID]string, ids []ID) ID {
 	return 0
 }
 
-// advance delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up
+// deliverEarly delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up
 // to a message also the earlier ones. The locks are taken in the order of types, as every mark takes them.
-func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
+func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
 	chunks, types, err := sentTo(ctx, tx, user, ids)
 	if err != nil || len(chunks) == 0 {

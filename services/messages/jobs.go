@@ -60,7 +60,7 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 }
 
 // sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. Their keys let a mark find the
-// recipients before the rows exist: see advance.
+// recipients before the rows exist: see deliverEarly.
 func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	queued, err := deliverJobs(message, users, dated)
 	for i := range queued {

@@ -128,12 +128,12 @@ func (x *examination) machine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFiles(); known {
 		sockets := max(int64(limit)-filesBeside, 0)
-		x.weigh(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
+		x.warnIf(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}
 	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
 	// If the control group has no limit, the number is close to the greatest possible one.
 	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {
-		x.weigh(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
+		x.warnIf(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
 			"Give it at least "+humanize.IBytes(fewMemory)+".")
 	}
 	if forwarded := os.Getenv("KUBERNETES_SERVICE_HOST"); forwarded != "" && len(x.cfg.TrustedProxies) == 0 {
@@ -141,9 +141,9 @@ func (x *examination) machine() {
 	}
 }
 
-// weigh adds a warning if bad is true, else a finding that all is fine. The text is the same for both: the text states a number,
+// warnIf adds a warning if bad is true, else a finding that all is fine. The text is the same for both: the text states a number,
 // and the severity judges the number.
-func (x *examination) weigh(bad bool, subject, text, advice string) {
+func (x *examination) warnIf(bad bool, subject, text, advice string) {
 	if bad {
 		x.add(services.Warning, subject, text, advice)
 		return

@@ -33,7 +33,7 @@ var (
 // Erase are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts
 // are deleted. The order matters: host notifications with the user as the actor go first, so that nothing supports their causes.
 var Erase = []erase.Step{
-	{Name: "told", Run: eraseTold},
+	{Name: "told", Run: eraseHostNotifications},
 	{Name: "causes", Run: eraseActor},
 	{Name: "toldAlone", Run: eraseSoleRecipientNotifications},
 	// From here on the user's own rows. The last argument is the primary key, by which a batch is picked.

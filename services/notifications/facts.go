@@ -124,8 +124,8 @@ func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, rec
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
-// raised is a cause that is stored for the first time.
-type raised struct {
+// newCause is a cause that is stored for the first time.
+type newCause struct {
 	Cause
 	at       int64
 	place    services.PostID
@@ -179,10 +179,10 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		}
 	}
 	// Causes that the facts support and that have no row.
-	var missing []raised
+	var missing []newCause
 	for c, is := range supported {
 		if _, had := known[c]; !had {
-			r := raised{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
+			r := newCause{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
 			if r.moment != 0 { // the cause may have ended and begun again meanwhile: the earlier time counts
 				r.at = min(r.at, sql.Micros(r.moment.Moment()))
 			}
@@ -228,8 +228,8 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 }
 
 // place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets one of that time.
-func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
-	slices.SortFunc(missing, func(x, y raised) int {
+func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
+	slices.SortFunc(missing, func(x, y newCause) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
 	// One statement reads the taken positions for all causes; next then assigns positions in memory.
@@ -255,7 +255,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 }
 
 // insert stores new causes with their positions.
-func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
+func (b *lockedCounters) insert(ctx context.Context, placed []newCause) error {
 	fresh := make([][]any, len(placed))
 	for i, r := range placed {
 		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, r.standing}

@@ -57,10 +57,10 @@ FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place
 RETURNING notification_groups.category`)
 
 	// A mark of everything takes two statements. This one marks the groups that are shown as unread; their versions rise.
-	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
-	// readUndone marks the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again
+	markUnreadRead = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
+	// markUndoneRead marks the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again
 	// later counts as read.
-	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
+	markUndoneRead = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
 	// read_to 0: the whole group is unread, including causes that were read before.
 	markGroupUnread = sql.NewStatement("mark a notification unread", `
@@ -268,7 +268,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 		categories[i] = string(category)
 	}
 	// The groups that are shown come first: whether any of them changed decides whether there is something to undo.
-	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
+	if changed, err = b.change(ctx, user, markUnreadRead, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
 	// There is nothing to undo, unless causes that the mark covers are reported later.
@@ -286,7 +286,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	}
 	// Undone and hidden causes are marked too, so that they are read if they are shown again. No version rises: nothing
 	// visible changed.
-	_, err = b.tx.Run(ctx, readUndone, user, categories, upTo, int64(undo), int64(read.Gen))
+	_, err = b.tx.Run(ctx, markUndoneRead, user, categories, upTo, int64(undo), int64(read.Gen))
 	return changed, err
 }
 

@@ -58,7 +58,7 @@ func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) 
 type places map[span]services.PostID
 
 // pastPlaces reads the last taken positions in the ranges of causes of past times: one statement, under the lock of their recipients.
-func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (places, error) {
+func (b *lockedCounters) pastPlaces(ctx context.Context, missing []newCause) (places, error) {
 	var spans []span
 	var asked sql.Rows
 	known := map[span]bool{}
@@ -131,7 +131,7 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 // applied when they happened: a cause that begins again gets the time and the position of its first beginning. Otherwise the
 // result would depend on whether the job ran between the beginning and the end. A cause without a post of its own happened at its
 // moment. Comments are left out: the job of a publication names a comment even if the post only ever counted as a mention.
-func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []raised) {
+func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []newCause) {
 	for c, moment := range moments {
 		_, holds := supported[c]
 		_, had := known[c]
@@ -145,7 +145,7 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 			if post := c.post(); post != 0 {
 				at = min(at, sql.Micros(post.Moment()))
 			}
-			causes = append(causes, raised{Cause: c, at: at, moment: moment})
+			causes = append(causes, newCause{Cause: c, at: at, moment: moment})
 		}
 	}
 	return causes

@@ -23,9 +23,9 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 				return err
 			}
 			first := services.FirstPosition(at, users[0])
-			var full []raised
+			var full []newCause
 			for i := range services.PostID(2 * positionsPerEvent) {
-				full = append(full, raised{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, at: sql.Micros(at), place: first + i})
+				full = append(full, newCause{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, at: sql.Micros(at), place: first + i})
 			}
 			b.heads[users[0]].place, b.heads[users[0]].changed = full[len(full)-1].place, true
 			if err := b.insert(ctx, full); err != nil {

@@ -135,7 +135,7 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
 
 	// Two bounds, and not an equation: with an equation PostgreSQL walks the primary key, through all host notifications.
-	toldIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
+	hostNotificationsIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
 	deleteHostNotifications = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
@@ -173,7 +173,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	}
 	for more := true; more; {
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-			more, err = purgeTold(ctx, tx, category)
+			more, err = purgeHostNotifications(ctx, tx, category)
 			return err
 		})
 		if err != nil {
@@ -225,11 +225,11 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	return nil
 }
 
-// purgeTold deletes some host notifications of a category, with their labels. It runs after the deletion of the causes that refer
+// purgeHostNotifications deletes some host notifications of a category, with their labels. It runs after the deletion of the causes that refer
 // to them.
-func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
+func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
-	err = tx.Each(ctx, toldIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, hostNotificationsIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
 		var id services.PostID
 		err := scan(&id)
 		ids = append(ids, id)
@@ -252,8 +252,8 @@ func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error
 // The condition actor > 0 is that of the index, which leaves out notifications without an actor.
 var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
-// eraseTold deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
-func eraseTold(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+// eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
+func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	ids, err := sql.Column[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, hostChunkSize)
 	return eraseAllTold(ctx, tx, ids, err)
 }

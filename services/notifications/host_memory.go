@@ -78,7 +78,7 @@ func (m *Memory) load(ctx context.Context) error {
 	if now := m.Now(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
 		return nil
 	}
-	// The reader of documents must know the fields before a badge is rendered by them.
+	// The reader of documents must know the fields of these definitions before a badge is rendered with them.
 	if m.install != nil {
 		m.install(read)
 	}
@@ -86,9 +86,9 @@ func (m *Memory) load(ctx context.Context) error {
 	return nil
 }
 
-// knowing returns the definitions. It reads them anew if one of the categories is unknown here, since another node may have
+// definitionsFor returns the definitions. It reads them anew if one of the categories is unknown here, since another node may have
 // defined it just now. A category that is unknown even then is being removed.
-func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
+func (m *Memory) definitionsFor(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
 	for _, category := range categories {
 		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {
 			continue

@@ -89,7 +89,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
+	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	for _, state := range states {
 		if counts, shown := state.shown(hosts); shown {
 			registers = append(registers, rdb.CategoryRegisters(counts)...)
@@ -105,7 +105,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
+	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	for _, state := range states {
 		host, defined := hosts.Find(state.Category)
 		if state.Category.IsHostCategory() && (!defined || state.Head == 0) {
@@ -121,7 +121,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 // project projects counts into their recipients' documents. It returns an error if a document could not be written; the caller
 // has enqueued a job that repeats the projection.
 func (s *Service) project(ctx context.Context, states []State) error {
-	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
+	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	}
 	var hosts *services.HostCategories
 	if s.memory != nil {
-		if hosts, err = s.memory.knowing(ctx, categoriesOf(states)); err != nil {
+		if hosts, err = s.memory.definitionsFor(ctx, categoriesOf(states)); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@
 // dialled; that no redirect is followed, because the receiver would choose its target; and that a request ends within its time.
 //
 // The path of a request: CheckURL refuses a bad address when it is named. Client.Send builds the request, and its dialer asks
-// the guard again, by the address that the name resolved to. judge turns the HTTP response into the Answer that the caller
+// the guard again, by the address that the name resolved to. answerOf turns the HTTP response into the Answer that the caller
 // keeps.
 //
 // On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated
@@ -120,11 +120,11 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 	if got.ContentLength >= 0 && got.ContentLength <= mostRead {
 		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; the content does not matter
 	}
-	return judge(got)
+	return answerOf(got)
 }
 
-// judge converts an HTTP response to an Answer: only a status from 200 to 299 is a success.
-func judge(got *http.Response) Answer {
+// answerOf converts an HTTP response to an Answer: only a status from 200 to 299 is a success.
+func answerOf(got *http.Response) Answer {
 	a := Answer{Status: got.StatusCode}
 	switch {
 	case got.StatusCode >= 200 && got.StatusCode < 300:

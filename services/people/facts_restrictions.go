@@ -68,15 +68,15 @@ var restrictionTables = map[services.RestrictionKind]restrictionTable{
 // pair is a follow by its two ends.
 type pair struct{ follower, followee services.UserID }
 
-// standing are the restrictions that apply to a follow.
-type standing struct {
+// followRestrictions are the restrictions that apply to a follow.
+type followRestrictions struct {
 	blocked bool // one of the two blocks the other
 	unshown bool // the follower mutes, or the followee hides
 }
 
 // between reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive edges of one
 // follower lock the follower's row once.
-func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]standing, error) {
+func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]followRestrictions, error) {
 	followers := make([]services.UserID, 0, len(edges))
 	list := make(sql.Rows, len(edges))
 	for i, edge := range edges {
@@ -88,7 +88,7 @@ func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]s
 	if err := lock(ctx, tx, holdUsers, followers); err != nil {
 		return nil, err
 	}
-	found := map[pair]standing{}
+	found := map[pair]followRestrictions{}
 	err := tx.Each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
 		var of pair
 		var block bool

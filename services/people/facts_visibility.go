@@ -20,7 +20,7 @@ UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND 
 func HidesFrom(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
-		") OR " + leaving(author) + ")"
+		") OR " + isBeingErased(author) + ")"
 }
 
 // HidFrom is HidesFrom as of the time when the author published an item, whose ID is id. If the author hid from the viewer then,
@@ -28,11 +28,11 @@ func HidesFrom(author, viewer string) string {
 func HidFrom(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
-		") OR " + leaving(author) + ")"
+		") OR " + isBeingErased(author) + ")"
 }
 
-// leaving is the condition that a user is being erased. It counts because PostgreSQL would read the whole index for EXISTS.
-func leaving(user string) string {
+// isBeingErased is the condition that a user is being erased. It counts because PostgreSQL would read the whole index for EXISTS.
+func isBeingErased(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
@@ -54,7 +54,7 @@ func blocks(user, other string) string {
 // notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them. So only the viewer's
 // own blocks, and the erasure of a user, leave users out.
 func ApartFromOwner(user, viewer, owner string) string {
-	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + leaving(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
+	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + isBeingErased(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
 }
 
 // Hidden returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is

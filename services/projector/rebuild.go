@@ -61,7 +61,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 		return err
 	})
 	if err != nil {
-		return rdb.Document{}, err // the run may continue and write own, so own cannot be read here
+		return rdb.Document{}, err // the run goes on without this caller and may still write to own: reading it here would be a race
 	}
 	return own, p.Mark(ctx, []services.UserID{user})
 }

@@ -131,7 +131,7 @@ func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, 
 func (w *world) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 	for _, user := range users {
 		if w.reading[user] {
-			w.fail("user %d is read twice at once", user)
+			w.recordFailure("user %d is read twice at once", user)
 		}
 		w.reading[user] = true
 		defer delete(w.reading, user)
@@ -175,7 +175,7 @@ func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
 	version := services.Version(doc.n, shared)
 	key := fmt.Sprint(user, " ", version)
 	if known, ok := w.content[key]; ok && known != value {
-		w.fail("the model is wrong: user %d, version %s shows %d and %d", user, version, known, value)
+		w.recordFailure("the model is wrong: user %d, version %s shows %d and %d", user, version, known, value)
 	}
 	w.content[key] = value
 	return &services.Badges{Version: version, NextAt: next, Total: services.Count{Value: value}}, nil

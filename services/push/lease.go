@@ -15,12 +15,12 @@ import (
 // as entered from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and the
 // user enters once more.
 func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
-	if u.leaving || u.on && now-u.entered < h.config.Lease/3 {
+	if u.leaving || u.entered && now-u.enterSentAt < h.config.Lease/3 {
 		return enter
 	}
 	// leased is set before the answer: if the answer is lost, the lease may exist all the same, and must be taken back.
-	u.on, u.leased = true, true
-	u.entered = now
+	u.entered, u.leased = true, true
+	u.enterSentAt = now
 	u.entering++
 	return append(enter, u)
 }
@@ -40,7 +40,7 @@ func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 		u.entering--
 		// Unless it is entered again, only reconciliation finds changes of this user.
 		if err != nil {
-			u.on = false
+			u.entered = false
 		}
 		if len(u.watchers) == 0 {
 			// Leave had to wait for this answer.
@@ -125,7 +125,7 @@ func (h *Hub) leave(ctx context.Context, users []*user) {
 	defer h.mu.Unlock()
 	now := h.now()
 	for _, u := range users {
-		u.leaving, u.on, u.leased = false, false, err != nil
+		u.leaving, u.entered, u.leased = false, false, err != nil
 		// They came back during Leave, and could not enter: the next read enters, and finds the missed changes.
 		if len(u.watchers) > 0 {
 			h.dirty(u, now)

@@ -112,7 +112,7 @@ func (w *world) stamp() uint64 {
 	return uint64(w.clock.at.UnixMicro())
 }
 
-func (w *world) fail(format string, args ...any) {
+func (w *world) recordFailure(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
 	}
@@ -210,7 +210,7 @@ func (w *world) leaveNow() (some bool) {
 func (w *world) alone(call string, users []services.UserID) (end func()) {
 	for _, user := range users {
 		if w.calling[user] {
-			w.fail("%s of user %d while Enter or Leave is under way", call, user)
+			w.recordFailure("%s of user %d while Enter or Leave is under way", call, user)
 		}
 		w.calling[user] = true
 	}
@@ -233,7 +233,7 @@ func (w *world) watch(user services.UserID) {
 	c.cancel = cancel
 	states, err := w.hub.Watch(ctx, user, c.version)
 	if err != nil {
-		w.fail("Watch: %v", err)
+		w.recordFailure("Watch: %v", err)
 	}
 	c.states = states
 	w.clients = append(w.clients, c)
@@ -267,7 +267,7 @@ func (w *world) consumeAll() {
 
 func (w *world) receive(c *client, badges *services.Badges) {
 	if badges.Version <= c.last {
-		w.fail("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
+		w.recordFailure("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
 	}
 	c.last = badges.Version
 	c.version = max(c.version, badges.Version) // clients drop versions that are not newer
@@ -305,17 +305,17 @@ func (w *world) leaveNothing() {
 		w.unwatch()
 	}
 	if n := len(w.hub.timers); n > 0 {
-		w.fail("%d timers are left of those who have gone", n)
+		w.recordFailure("%d timers are left of those who have gone", n)
 	}
 	for w.work() || w.leaveNow() {
 	}
 	if len(w.on) > 0 {
-		w.fail("%d leases are left when the last watcher has gone", len(w.on))
+		w.recordFailure("%d leases are left when the last watcher has gone", len(w.on))
 	}
 	w.pass(w.hub.config.Linger)
 	w.sweep()
 	if len(w.hub.users)+len(w.hub.order)+len(w.on) > 0 {
-		w.fail("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.on))
+		w.recordFailure("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.on))
 	}
 }
 
@@ -330,7 +330,7 @@ func (w *world) untilIdle() {
 		}
 		w.clock.at = w.clock.at.Add(wait)
 	}
-	w.fail("the hub does not come to rest")
+	w.recordFailure("the hub does not come to rest")
 }
 
 func (w *world) check() {
@@ -339,7 +339,7 @@ func (w *world) check() {
 	for _, c := range w.clients {
 		online[c.user] = true
 		if !w.faults && !w.on[c.user] {
-			w.fail("user %d is watched and has no lease", c.user)
+			w.recordFailure("user %d is watched and has no lease", c.user)
 		}
 		truth := w.facts[c.user].number
 		for _, moment := range w.facts[c.user].moments {
@@ -349,13 +349,13 @@ func (w *world) check() {
 		}
 		shown, ok := w.content[fmt.Sprint(c.user, " ", c.version)]
 		if !ok || shown != truth {
-			w.fail("a client of user %d shows %d (%v) by version %q, the truth is %d", c.user, shown, ok, c.version, truth)
+			w.recordFailure("a client of user %d shows %d (%v) by version %q, the truth is %d", c.user, shown, ok, c.version, truth)
 		}
 	}
 	if stats := w.hub.Stats(); stats.Watchers != len(w.clients) || stats.Online != len(online) {
-		w.fail("%+v, want %d watchers and %d online", stats, len(w.clients), len(online))
+		w.recordFailure("%+v, want %d watchers and %d online", stats, len(w.clients), len(online))
 	}
 	if stats := w.hub.Stats(); !w.faults && (stats.Repairs != 0 || stats.RenderErrors != 0) {
-		w.fail("%+v, want nothing repaired and nothing failed", stats)
+		w.recordFailure("%+v, want nothing repaired and nothing failed", stats)
 	}
 }

@@ -163,7 +163,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 			continue
 		}
 		if versions[i] < u.rendered {
-			u.on = false // Redis lost data, and perhaps the lease with it
+			u.entered = false // Redis lost data, and perhaps the lease with it
 		}
 		// A render in flight may already give the right state: such a user is read again, and does not count as a repair.
 		if u.phase == clean {

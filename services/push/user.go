@@ -32,25 +32,25 @@ type user struct {
 	timer    int32 // index in Hub.timers, or noTimer
 	// phase says where the user is: in no list, in the heap, in Hub.ready, with a worker, or with reconciliation. A user is
 	// in one place only, so they are never read twice at the same time.
-	phase     phase
-	failures  uint8       // renders that failed in a row
-	again     bool        // while rendering: the state in flight may already be stale
-	changed   bool        // queued for a change, not only for the first state of a watcher
-	on        bool        // Enter was sent, and nothing since suggests that it failed or that Redis forgot the lease
-	leased    bool        // Enter was sent, and Leave not answered since
-	entering  int8        // Enter calls under way
-	leaving   bool        // Leave is under way
-	released  bool        // in Hub.released
-	rendered  uint64      // the user's half of the last rendered version, even if it was too old to be sent
-	learned   uint64      // this node's sequence of shared changes at that render
-	version   uint64      // shared half of the last rendered version
-	face      uint64      // of the last rendered state, see faceOf
-	fromClock bool        // the last rendered version came from a clock; the version in Redis may be lower and still correct
-	wakeAt    moment      // the time of their timer
-	due       moment      // no change is sent before it
-	entered   moment      // when Enter was last sent
-	since     moment      // if failed: the time of the next try; without watchers: the time when the last one left
-	cause     trace.Cause // the last span whose change is not rendered yet
+	phase       phase
+	failures    uint8       // renders that failed in a row
+	again       bool        // while rendering: the state in flight may already be stale
+	changed     bool        // queued for a change, not only for the first state of a watcher
+	entered     bool        // Enter was sent, and nothing since suggests that it failed or that Redis forgot the lease
+	leased      bool        // Enter was sent, and Leave not answered since
+	entering    int8        // Enter calls under way
+	leaving     bool        // Leave is under way
+	released    bool        // in Hub.released
+	rendered    uint64      // the user's half of the last rendered version, even if it was too old to be sent
+	learned     uint64      // this node's sequence of shared changes at that render
+	version     uint64      // shared half of the last rendered version
+	face        uint64      // of the last rendered state, see faceOf
+	fromClock   bool        // the last rendered version came from a clock; the version in Redis may be lower and still correct
+	wakeAt      moment      // the time of their timer
+	due         moment      // no change is sent before it
+	enterSentAt moment      // when Enter was last sent
+	since       moment      // if failed: the time of the next try; without watchers: the time when the last one left
+	cause       trace.Cause // the last span whose change is not rendered yet
 }
 
 // stage is the progress of serving a watcher.

@@ -93,10 +93,10 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	found.Keys = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {
-		one, ours := parseKey(key)
-		if ours && one.part == documentPart {
+		one, cleanable := parseKey(key)
+		if cleanable && one.part == documentPart {
 			found.Documents = append(found.Documents, one.user)
-		} else if ours {
+		} else if cleanable {
 			owned = append(owned, one)
 		}
 	}

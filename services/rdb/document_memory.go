@@ -24,11 +24,11 @@ type documentMemory struct {
 // keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
 // to, which must not be changed.
 type keptDocument struct {
-	layout   *layout
-	epoch    string
-	version  string // n as Redis has it
-	born     string // rm as Redis has it
-	document Document
+	layout    *layout
+	epoch     string
+	version   string // n as Redis has it
+	bornStamp string // rm as Redis has it
+	document  Document
 }
 
 const (
@@ -149,10 +149,10 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 		length += len(text)
 	}
 	// Copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
-	version, born := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
+	version, bornStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
 	if document.Ready && length <= longestKept {
-		c.memory.keep(user, keptDocument{layout, epoch, version, born, document})
+		c.memory.keep(user, keptDocument{layout, epoch, version, bornStamp, document})
 	} else {
 		c.memory.forget(user)
 	}
@@ -161,7 +161,7 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 
 // same reports whether a document is still the one that was kept.
 func (l *layout) same(kept *keptDocument, texts []string, epoch string) bool {
-	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.born
+	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.bornStamp
 }
 
 // current returns a kept document that is still the same, with the present values of the fields that change without a new

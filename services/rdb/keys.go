@@ -73,9 +73,9 @@ func (k ownedKey) isList() bool {
 	return k.part == inboxPart || registered
 }
 
-// parseKey parses a key's name. ours is false for keys that the cleaner leaves alone: those of other programs in the same Redis,
+// parseKey parses a key's name. cleanable is false for keys that the cleaner leaves alone: those of other programs in the same Redis,
 // and those of onlineSetKey and spendingKey.
-func parseKey(name string) (key ownedKey, ours bool) {
+func parseKey(name string) (key ownedKey, cleanable bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {
 		// The tag in braces decides the master of a key on a cluster, and all keys of a user share it.

@@ -2,7 +2,7 @@ package rdb
 
 import "testing"
 
-func TestAPartOfAViewIsRegisteredOnce(t *testing.T) {
+func TestAPartOfUsersKeysIsRegisteredOnce(t *testing.T) {
 	defer func(drop string, known []List, ends []string) {
 		inboxDrop.Source, lists, leases = drop, known, ends
 	}(inboxDrop.Source, lists, leases)

@@ -26,9 +26,9 @@ func newShared(client redis.UniversalClient, readers *guard, within time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	face := redis.NewClient(&redis.Options{Addr: "shared", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
-	face.AddHook(sharedHook{client: client, batches: batches, readers: readers, longest: 2 * within})
-	return face, nil
+	facade := redis.NewClient(&redis.Options{Addr: "shared", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
+	facade.AddHook(sharedHook{client: client, batches: batches, readers: readers, longest: 2 * within})
+	return facade, nil
 }
 
 // sharedHook sends the calls of the client of Shared through the automatic pipeline of the real client.

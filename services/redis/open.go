@@ -46,12 +46,12 @@ type Client struct {
 	ctx   context.Context            // ends at Close
 	stop  context.CancelFunc
 	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
-	closing sync.Mutex
-	work    sync.WaitGroup
-	loading atomic.Bool
-	late    atomic.Bool // Redis has not answered since Open and is still to be prepared
-	costly  sync.Once   // the warning about settings that cost memory
-	refused sync.Once   // the warning that a late Redis refuses
+	closing           sync.Mutex
+	work              sync.WaitGroup
+	loading           atomic.Bool
+	awaitsFirstAnswer atomic.Bool // Redis has not answered since Open and is still to be prepared
+	costly            sync.Once   // the warning about settings that cost memory
+	refused           sync.Once   // the warning that a late Redis refuses
 }
 
 // quiet drops the library's log, which reports every failed dial: this package logs what an operator needs.
@@ -94,7 +94,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	// Only an absent Redis may be late. A refusal must be fixed by the operator, and without a client the URL itself was wrong.
 	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
 		c.log.Warn("this node runs without Redis until it answers", "error", failure, "cause", err)
-		c.late.Store(true)
+		c.awaitsFirstAnswer.Store(true)
 		return c, nil
 	}
 	_ = c.Close()
@@ -226,9 +226,9 @@ func (c *Client) ready(ctx context.Context) error {
 }
 
 // arrive prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when nothing is
-// late.
+// awaitsFirstAnswer.
 func (c *Client) arrive(ctx context.Context) error {
-	if !c.late.Load() {
+	if !c.awaitsFirstAnswer.Load() {
 		return nil
 	}
 	// A refusal does not go away by itself: it is reported once, and the operator may still mend it while the node
@@ -241,7 +241,7 @@ func (c *Client) arrive(ctx context.Context) error {
 		}
 		return err
 	}
-	c.late.Store(false)
+	c.awaitsFirstAnswer.Store(false)
 	c.log.Info("Redis answers: this node uses it")
 	return nil
 }

@@ -254,7 +254,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Watch(watching) }()
 	eventually.Succeeds(t, 10*time.Second, "it is prepared", func() error {
-		if c.late.Load() {
+		if c.awaitsFirstAnswer.Load() {
 			return fmt.Errorf("it is late still: %s", log.String())
 		}
 		return nil
@@ -281,7 +281,7 @@ func TestAStartedServerMayBeLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.late.Load() {
+	if !c.awaitsFirstAnswer.Load() {
 		t.Error("it answered within a nanosecond")
 	}
 	if err := c.Close(); err != nil {

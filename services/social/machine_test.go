@@ -47,8 +47,8 @@ func (c *crowd) couple() couple {
 	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
 
-// of draws a couple, mostly one of standing: otherwise a command that ends a follow or a restriction would rarely find one.
-func of[V any](c *crowd, standing map[couple]V) couple {
+// drawCouple draws a couple, mostly one of standing: otherwise a command that ends a follow or a restriction would rarely find one.
+func drawCouple[V any](c *crowd, standing map[couple]V) couple {
 	var all []couple
 	for pair := range standing {
 		all = append(all, pair)
@@ -65,7 +65,7 @@ func of[V any](c *crowd, standing map[couple]V) couple {
 func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
-	c.pass()
+	c.endMutes()
 	if rapid.IntRange(0, 3).Draw(c.t, "own part lost") == 0 {
 		cmd.AfterCommit = nil
 	}
@@ -76,8 +76,8 @@ func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	return changes
 }
 
-// pass ends the mutes that are over, in the model and, by their jobs, on the node.
-func (c *crowd) pass() {
+// endMutes ends the mutes that are over, in the model and, by their jobs, on the node.
+func (c *crowd) endMutes() {
 	for of, until := range c.muted {
 		if !until.IsZero() && !until.After(c.Clock.Now()) {
 			delete(c.muted, of)
@@ -96,7 +96,7 @@ func (c *crowd) follow() {
 }
 
 func (c *crowd) setMode() {
-	of, mode := of(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
+	of, mode := drawCouple(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
 	_, follows := c.since[of]
 	if c.does(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
 		c.mode[of] = mode
@@ -104,7 +104,7 @@ func (c *crowd) setMode() {
 }
 
 func (c *crowd) unfollow() {
-	of := of(c, c.since)
+	of := drawCouple(c, c.since)
 	_, follows := c.since[of]
 	c.does(c.service.Unfollow(of.reader, of.author), follows)
 	delete(c.since, of)
@@ -121,9 +121,9 @@ func (c *crowd) mute() {
 }
 
 func (c *crowd) unmute() {
-	of := of(c, c.muted)
+	of := drawCouple(c, c.muted)
 	c.Clock.Advance(time.Second)
-	c.pass()
+	c.endMutes()
 	_, muted := c.muted[of]
 	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
 		return // the mute ends at this moment, so either result is right
@@ -140,7 +140,7 @@ func (c *crowd) hide() {
 }
 
 func (c *crowd) unhide() {
-	of := of(c, c.hidden)
+	of := drawCouple(c, c.hidden)
 	c.does(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
 	delete(c.hidden, of)
 }
@@ -165,7 +165,7 @@ func (c *crowd) block() {
 
 func (c *crowd) unblock() {
 	standing, ends := c.blocks()
-	of := of(c, standing)
+	of := drawCouple(c, standing)
 	c.does(c.service.Unblock(ends(of)), standing[of])
 	delete(standing, of)
 }
@@ -204,7 +204,7 @@ func (c *crowd) look() {
 
 // again queues a job that may have been queued before, due within five seconds.
 func (c *crowd) again() {
-	of := of(c, c.muted)
+	of := drawCouple(c, c.muted)
 	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
 	if len(c.enqueued) > 0 {
 		queued = append(queued, rapid.SampledFrom(c.enqueued).Draw(c.t, "enqueued"))
@@ -214,8 +214,8 @@ func (c *crowd) again() {
 	c.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// some runs one worker once, which does a part of the due jobs.
-func (c *crowd) some() {
+// runOneWorker runs one worker once, which does a part of the due jobs.
+func (c *crowd) runOneWorker() {
 	workers := c.Fanout.Workers(1)
 	_, err := rapid.SampledFrom(workers).Draw(c.t, "worker").RunOnce(c.TB.Context())
 	c.Must(err)
@@ -240,7 +240,7 @@ func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, cou
 // agree runs all due jobs, and checks that each reader's list and count are those of the model, in Redis and in SQL.
 func (c *crowd) agree() {
 	c.t.Helper()
-	c.pass()
+	c.endMutes()
 	for _, reader := range c.readers {
 		document := c.Document(reader)
 		if !document.Ready {
@@ -295,7 +295,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 		t.Repeat(map[string]func(*rapid.T){
 			"follow": act(c.follow), "unfollow": act(c.unfollow), "mode": act(c.setMode), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
 			"unhide": act(c.unhide), "block": act(c.block), "unblock": act(c.unblock),
-			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.again), "some": act(c.some),
+			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.again), "some": act(c.runOneWorker),
 			"wait":  act(func() { c.Clock.Advance(time.Duration(rapid.IntRange(1, 20).Draw(c.t, "seconds")) * time.Second) }),
 			"flush": act(c.Server.Flush),
 			"":      act(c.agree),

@@ -130,7 +130,7 @@ func (d dialect) among(column, parameter, kind string) string {
 // table translates {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
 func (d dialect) table(parameter, columns string) string {
 	var picked []string
-	// json_each gives each row as a value; PostgreSQL's types have to be named, SQLite's follow from the values.
+	// Each row comes as a JSON array with the name value. PostgreSQL's types have to be named; SQLite's follow from the values.
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
 		if d == Postgres {

@@ -50,8 +50,8 @@ func (tx *Tx) Signal() { tx.signal = true }
 // must not block.
 func (s *DB) OnSignal(call func()) { s.onSignal = append(s.onSignal, call) }
 
-// signal calls the functions of OnSignal. The commit is on disk by then.
-func (s *DB) signal() {
+// callOnSignal calls the functions of OnSignal. The commit is on disk by then.
+func (s *DB) callOnSignal() {
 	for _, call := range s.onSignal {
 		call()
 	}

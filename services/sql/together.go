@@ -62,7 +62,7 @@ type together struct {
 	fns     []func(*Tx) error
 	scripts []script
 	ids     [][]services.PostID // ids[k][i] is the ID of the call k of NewID by the function i
-	moments [][]time.Time       // moments[i] are the times of the calls of Moment by the function i
+	moments [][]time.Time       // moments[i] are the times of the calls of ReadClock by the function i
 
 	base       int  // functions before it are final: they are settled and a savepoint follows them
 	cut        int  // the next pass puts a savepoint before this function
@@ -157,7 +157,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		return nil, Fault("commit", err)
 	}
 	if t.tx.signal {
-		t.store.signal()
+		t.store.callOnSignal()
 	}
 	errs = make([]error, end)
 	// The tracer of a test hears each statement once, however many passes sent it.
@@ -216,7 +216,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 		return t.id(i, calls-1, next)
 	}
 	reads := 0
-	t.tx.moment = func(read func() time.Time) time.Time {
+	t.tx.readClock = func(read func() time.Time) time.Time {
 		if reads++; reads > len(t.moments[i]) {
 			t.moments[i] = append(t.moments[i], read())
 		}

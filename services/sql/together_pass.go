@@ -22,8 +22,8 @@ const (
 	longBatches = "7305534180022318195" // the key of their lock: no other part of the program uses such locks
 )
 
-// undo lists the statements that roll back the last pass, except for the final functions, or that begin the transaction.
-func (t *together) undo() []string {
+// undoLastPass lists the statements that roll back the last pass, except for the final functions, or that begin the transaction.
+func (t *together) undoLastPass() []string {
 	switch {
 	case !t.begun && len(t.fns) > longBatch:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
@@ -130,10 +130,10 @@ func (t *together) prefetch(ctx context.Context) error {
 func (t *together) pass(ctx context.Context) error {
 	r := &roundTrip{}
 	if !t.aborted { // nothing can be prepared in an aborted transaction
-		for _, text := range t.undo() {
+		for _, text := range t.undoLastPass() {
 			r.queue(nil, text)
 		}
-	} else if err := t.controlAll(ctx, t.undo()); err != nil {
+	} else if err := t.controlAll(ctx, t.undoLastPass()); err != nil {
 		return err
 	}
 	mark := &step{}
@@ -211,7 +211,7 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 // alone runs the next function statement by statement, and makes it final. It waits for each answer, so it cannot guess
 // wrong.
 func (t *together) alone(ctx context.Context) error {
-	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
+	if err := t.controlAll(ctx, append(t.undoLastPass(), savepoint)); err != nil {
 		return err
 	}
 	t.begun, t.aborted, t.placed = true, false, false

@@ -20,13 +20,13 @@ type Tx struct {
 	Now time.Time
 
 	// dated is the ID of the moment at which the event of this function happened, see Date; 0: it happens now.
-	dated  services.PostID
-	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
-	moment func(read func() time.Time) time.Time             // nil: each is read anew
-	Began  time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
-	kept   []kept                                            // values for its ends
-	// signal makes the commit call the functions of OnSignal. It stays set when the function that set it is undone: an extra signal
-	// does no harm.
+	dated     services.PostID
+	newID     func(next func() services.PostID) services.PostID // nil: each is a new one
+	readClock func(read func() time.Time) time.Time             // nil: each is read anew
+	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
+	kept      []kept                                            // values for its ends
+	// signal says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
+	// rolled back: an extra signal does no harm.
 	signal bool
 	Runner
 }
@@ -54,7 +54,7 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 }
 
 // NewID makes an id for a row of this transaction. When a function is run again in its transaction, it gets the same ID: every
-// argument of a statement must come from arguments, from reads, from Now, from Moment or from NewID.
+// argument of a statement must come from arguments, from reads, from Now, from ReadClock or from NewID.
 //
 // For an event in the past the ID is always that of its moment.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
@@ -67,13 +67,13 @@ func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	return tx.newID(ids.Next)
 }
 
-// Moment reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same
+// ReadClock reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same
 // ids: a function that reads the clock directly would issue different statements in each pass, and never settle.
-func (tx *Tx) Moment(read func() time.Time) time.Time {
-	if tx.moment == nil {
+func (tx *Tx) ReadClock(read func() time.Time) time.Time {
+	if tx.readClock == nil {
 		return read()
 	}
-	return tx.moment(read)
+	return tx.readClock(read)
 }
 
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn rolls everything back and is returned
@@ -87,7 +87,7 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
 // back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
-// from Now, Moment and NewID. See Write for the rest.
+// from Now, ReadClock and NewID. See Write for the rest.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil
@@ -186,7 +186,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	// After a lost connection nobody knows whether the transaction stands: UNAVAILABLE says no more than that.
 	err = dbTx.Commit()
 	if err == nil && tx.signal {
-		s.signal()
+		s.callOnSignal()
 	}
 	return []error{Fault("commit", err)}, conflicting(err) && !last
 }

@@ -333,7 +333,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		return false
 	}
 	if signal {
-		w.store.signal()
+		w.store.callOnSignal()
 	}
 	return false
 }

@@ -52,7 +52,7 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 		b.touch(2, news, at(103))
 		sqltest.Equal(b.T, b.counts(2)[2].Unread, 100)
 		sqltest.Equal(b.T, b.counts(2)[2].More, true)
-		for i := range counted {
+		for i := range maxCountedViews {
 			view := View{Code: "topic", ID: fmt.Sprint(i)}
 			b.touch(1, view, at(0))
 			if i < 3 {
@@ -60,7 +60,7 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 			}
 		}
 		among := func(view View) bool {
-			listed := sqltest.Must(readAccesses(b.Ctx, b.DB, 1, []string{"news", "topic"}, View{}, 2*counted))(b.T)
+			listed := sqltest.Must(readAccesses(b.Ctx, b.DB, 1, []string{"news", "topic"}, View{}, 2*maxCountedViews))(b.T)
 			alone := sqltest.Must(readSome(b.Ctx, b.DB, 1, []View{view}))(b.T)
 			i := slices.IndexFunc(listed, func(access Access) bool { return access.View == view })
 			sqltest.Equal(b.T, listed[i], alone[0])

@@ -95,7 +95,7 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 // never goes back; touch returns it. The view counts in the user's badges from now on. latest is the time of this node's next ID.
 // INVALID for a time that is after latest, the transaction's time and the newest item.
 func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
-	return touchOf(ctx, tx, user, view, upTo, latest, counted)
+	return touchOf(ctx, tx, user, view, upTo, latest, maxCountedViews)
 }
 
 // touchOf is touch with the number of views that count as a parameter.

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// counted is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
+	// maxCountedViews is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
 	// 200 ranges of at most countedItems + 1 items.
-	counted = 200
+	maxCountedViews = 200
 	// countedItems is how many new items of one view count.
 	countedItems = services.DisplayCap + 1
 )

@@ -30,7 +30,8 @@ func itemJob(view View, item string) (jobs.NewJob, error) {
 	return jobs.Keyed(jobItem, string(key)), nil
 }
 
-// runItem makes one item agree with the facts. A job that failed before may have left a refill half done, so it ends that too.
+// runItem makes one item agree with the facts. On a retry it also completes a refill of the view, which the failed try may have left half
+// done.
 func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 	var parts [3]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {

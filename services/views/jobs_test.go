@@ -101,7 +101,7 @@ func (s shelf) agrees() string {
 		got := s.counted(access.UpTo)
 		switch {
 		case !got.ready:
-		case got.count != min(facts[0], keep), !got.more && facts[0] > got.count:
+		case got.count != min(facts[0], minKeptItems), !got.more && facts[0] > got.count:
 			return fmt.Sprintf("after second %d Redis says %+v, the facts are %d", n, got, facts[0])
 		}
 	}

@@ -15,11 +15,11 @@ import (
 // reads from before a removal are refused, and its floor is the time above which it is complete. Older items are read from SQL.
 
 const (
-	// keep is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
-	keep = services.DisplayCap + 1
+	// minKeptItems is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
+	minKeptItems = services.DisplayCap + 1
 	// trimmedAt is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
-	trimmedAt = keep + 32
+	trimmedAt = minKeptItems + 32
 	// lifetime is how long a view stays without a new item.
 	// A view without new items soon has no readers. If one comes, they build it again.
 	lifetime = 7 * 24 * time.Hour
@@ -81,7 +81,7 @@ func (p projection) end(ctx context.Context, views []viewFacts) ([]redis.Result,
 	calls := make([]redis.Call, len(views))
 	for i, facts := range views {
 		// -1 tells the script that SQL has nothing older.
-		args := append(make([]any, 0, 3+2*len(facts.items)), facts.stamp.String(), int64(-1), keep)
+		args := append(make([]any, 0, 3+2*len(facts.items)), facts.stamp.String(), int64(-1), minKeptItems)
 		if facts.more {
 			args[1] = facts.floor.UnixMicro()
 		}
@@ -101,14 +101,14 @@ func (p projection) stamp(ctx context.Context, view View) (redis.Stamp, error) {
 
 // add adds an item to a view, or moves it to a later time.
 func (p projection) add(ctx context.Context, view View, stamp redis.Stamp, item Item) (redis.Result, error) {
-	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), keep, lifeSeconds()}
+	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), minKeptItems, lifeSeconds()}
 	return p.Result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
 // remove removes an item from a view. Status Applied with Short asks the caller to refill: the view has fewer items than are
 // counted, and SQL has older ones.
 func (p projection) remove(ctx context.Context, view View, item string) (redis.Result, error) {
-	return p.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, keep}})
+	return p.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, minKeptItems}})
 }
 
 // viewCount is how many items of a view are newer than a user's last access.
@@ -155,11 +155,11 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		}
 		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
-		counts[i] = viewCount{ready: true, count: min(int(newer), keep), more: newer > keep}
+		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), more: newer > minKeptItems}
 		if position(access) < floor {
 			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to know
 			// the count is refilled.
-			counts[i].ready, counts[i].more = newer >= keep, true
+			counts[i].ready, counts[i].more = newer >= minKeptItems, true
 		}
 	}
 	return counts, nil

@@ -82,7 +82,7 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// The bound is above the greatest possible sum. A view with more items than are counted makes the sum AT_LEAST.
-	items, bound := 0, counted*countedItems+1
+	items, bound := 0, maxCountedViews*countedItems+1
 	for _, view := range views {
 		items += view.items
 		if view.more {

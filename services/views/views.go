@@ -78,7 +78,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		// Refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later time.
-		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
+		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.ReadClock(s.ids.Now).Add(clocksDiffer)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
 		return addItem(ctx, tx, view, reported)
@@ -143,7 +143,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if _, err := touch(ctx, tx, user, view, until, tx.Moment(s.ids.Now)); err != nil {
+			if _, err := touch(ctx, tx, user, view, until, tx.ReadClock(s.ids.Now)); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
@@ -287,13 +287,13 @@ func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []vi
 	for k, i := range places {
 		asked[k] = accesses[i]
 	}
-	facts, err := countItems(ctx, s.db, asked, keep+1)
+	facts, err := countItems(ctx, s.db, asked, minKeptItems+1)
 	if err != nil {
 		return err
 	}
 	for k, i := range places {
 		// SQL counts up to one more than is shown.
-		counts[i] = viewCount{ready: true, count: min(facts[k], keep), more: facts[k] > keep}
+		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), more: facts[k] > minKeptItems}
 	}
 	return nil
 }

@@ -47,9 +47,9 @@ const (
 	untouched fate = iota
 	delivered
 	failing
-	passed   // the filter does not choose it
-	deferred // its user has an open socket
-	erased   // its user has no change any more
+	filteredOut // the filter does not choose it
+	deferred    // its user has an open socket
+	erased      // its user has no change any more
 )
 
 // item is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
@@ -193,7 +193,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 		if seen[change.User] {
 			return items, false, nil // it changed since the letters were read: it comes with the next round, and so does all behind it
 		}
-		one := item{user: change.User, change: change, base: max(e.fullTo, d.sent[change.User]), letter: of[change.User], fresh: true}
+		one := item{user: change.User, change: change, base: max(e.drainedTo, d.sent[change.User]), letter: of[change.User], fresh: true}
 		// The letter knows the endpoint's version better than the position does: changes before the position may have failed.
 		if one.letter != nil {
 			one.base, one.heard = one.letter.Base, one.letter.Heard
@@ -225,7 +225,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 		case one.fate != untouched:
 		// The filter comes before the sockets: a change that it does not choose needs no letter.
 		case !e.Filter.wants(one.change, one.base):
-			one.fate = passed
+			one.fate = filteredOut
 		case online[one.user]:
 			one.fate = deferred
 		}

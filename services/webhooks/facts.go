@@ -140,7 +140,7 @@ func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name stri
 	}
 	var secrets, sources string
 	var retryAt, haltedAt int64
-	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &e.since, &e.readTo, &e.fullTo, &e.token, &e.failures, &retryAt, &haltedAt)
+	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &e.since, &e.readTo, &e.drainedTo, &e.token, &e.failures, &retryAt, &haltedAt)
 	if err != nil || !found {
 		return e, found, err
 	}

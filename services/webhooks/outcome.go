@@ -14,9 +14,10 @@ import (
 // outcome is what a round changes in SQL. It is kept until it is stored, and saving it may be tried again: its values are
 // absolute, except delivered, which the same transaction adds.
 type outcome struct {
-	// readTo and fullTo only rise: every change up to readTo is settled or in a letter.
+	// readTo and drainedTo only rise. Every change up to readTo is settled or in a letter. drainedTo is readTo after the last round that
+	// left nothing in the change stream.
 	readTo    uint64
-	fullTo    uint64
+	drainedTo uint64
 	delivered int
 	failed    int
 	failures  int
@@ -34,7 +35,7 @@ type outcome struct {
 // again under the same id, as at-least-once allows. Those that failed get a letter at once: it keeps their attempts.
 func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
 	now := d.s.db.Now()
-	o := &outcome{readTo: e.readTo, fullTo: e.fullTo, failures: failures}
+	o := &outcome{readTo: e.readTo, drainedTo: e.drainedTo, failures: failures}
 	// whole says that no item before was left untouched.
 	whole := true
 	for _, one := range items {
@@ -72,7 +73,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 	}
 	// The endpoint has everything, so one position, full_to, says so for all users.
 	if all && whole {
-		o.fullTo = o.readTo
+		o.drainedTo = o.readTo
 		clear(d.sent)
 	}
 	// Letters that failed while the receiver was down need not wait for the end of pauses that grew meanwhile.
@@ -147,7 +148,7 @@ func (d *deliverer) save(ctx context.Context) error {
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
 		// First the position, whose row locks all the rest: a node without the token writes nothing.
-		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
+		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.drainedTo))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
 		}

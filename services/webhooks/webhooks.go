@@ -54,9 +54,9 @@ type Config struct {
 }
 
 const (
-	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed after a
+	// leaseMargin is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed after a
 	// quarter, so at least three quarters of it are left when a round begins: enough for roundFor and one request more.
-	leaseBeside = 15 * time.Second
+	leaseMargin = 15 * time.Second
 	// poll is also the time until the end of a pause is noticed.
 	poll = 500 * time.Millisecond // for new changes
 )
@@ -86,7 +86,7 @@ func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests)}, batch: batch}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewPool(leases.Config{
-		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseBeside, On: s.On, Log: cfg.Log,
+		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
 		Work: func(held *leases.Held) leases.Worker { return s.deliverer(held) },
 	})
 	return s

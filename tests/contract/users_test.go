@@ -24,7 +24,7 @@ func TestViewersCreateNoUsers(t *testing.T) {
 			continue
 		}
 		ghost := fmt.Sprint("ghost", i)
-		_, raw := s.walks(t, w, "sam", "user:"+ghost)
+		_, raw := s.sendBy(t, w, "sam", "user:"+ghost)
 		if s.UserExists(ghost) {
 			t.Errorf("%s makes a user: %s", w.name(), raw)
 		}
@@ -121,9 +121,9 @@ func (s *secrets) wantIndistinguishable(t *testing.T, prepare func(user string))
 		prepared, other, nobody := fmt.Sprint("prepared", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
 		s.People(prepared, other)
 		prepare(prepared)
-		got, raw := s.walks(t, w, "sam", "user:"+prepared, prepared)
-		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
-		present, _ := s.walks(t, w, "sam", "user:"+other, other)
+		got, raw := s.sendBy(t, w, "sam", "user:"+prepared, prepared)
+		absent, _ := s.sendBy(t, w, "sam", "user:"+nobody, nobody)
+		present, _ := s.sendBy(t, w, "sam", "user:"+other, other)
 		if w.path[0].Name == "ingest" { // for the host, an unknown ID creates a user
 			absent = ingestNoUser(w)
 		}

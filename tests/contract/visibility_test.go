@@ -168,9 +168,9 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// walks sends an ID by a way as a user; an event is sent by the host application for the user. walks returns the answer after
+// sendBy sends an ID by a way as a user; an event is sent by the host application for the user. walks returns the answer after
 // settled has replaced what may differ.
-func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
+func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (an
 	return settled(decoded, append(words, id)...), string(text)
 }
 
-// never returns an ID of the same form that no object has.
-func never(id string) string {
+// missingID returns an ID of the same form that no object has.
+func missingID(id string) string {
 	if kind, key, _ := strings.Cut(id, ":"); kind == services.DeviceType {
 		return kind + ":" + map[bool]string{true: "B", false: "A"}[key[0] == 'A'] + key[1:]
 	}
@@ -228,8 +228,8 @@ func hidesEverywhere(t *testing.T, s *secrets) {
 		s.owns(as)
 		for _, w := range ways {
 			for _, id := range secret {
-				want, _ := s.walks(t, w, as, never(id))
-				got, raw := s.walks(t, w, as, id)
+				want, _ := s.sendBy(t, w, as, missingID(id))
+				got, raw := s.sendBy(t, w, as, id)
 				if strings.Contains(raw, privateWord) || as != "sam" && strings.Contains(raw, publicWord) {
 					t.Errorf("%s, as %s, shows %s: %s", w.name(), as, id, raw)
 				}
@@ -253,7 +253,7 @@ func TestEveryArgumentTakesAnID(t *testing.T) {
 	for _, w := range s.others() {
 		answers := map[string]any{}
 		takes := slices.ContainsFunc(kinds, func(id string) bool {
-			_, raw := s.walks(t, w, "sam", never(id))
+			_, raw := s.sendBy(t, w, "sam", missingID(id))
 			answers[id] = raw
 			return !strings.Contains(raw, "INVALID") || taken.MatchString(raw)
 		})

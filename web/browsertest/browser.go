@@ -145,7 +145,7 @@ func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextO
 		}
 	})
 	seen := newRecord()
-	// The tab lives as long as the context of the first call. So that context has no deadline.
+	// The first call opens the tab, which lives as long as the context of that call: the context must have no deadline.
 	if err := chromedp.Listen(ctx, seen.add); err != nil {
 		tb.Fatalf("open a tab: %v", err)
 	}

@@ -41,8 +41,8 @@ func newMortal(ctx context.Context, checks int) *mortal {
 	return m
 }
 
-// countCheck counts one check of the context, and ends the context when none is left.
-func (m *mortal) countCheck() {
+// spendCheck counts one check of the context, and ends the context when none is left.
+func (m *mortal) spendCheck() {
 	if m.left.Add(-1) < 0 {
 		m.end()
 	}
@@ -50,13 +50,13 @@ func (m *mortal) countCheck() {
 
 // Done is the channel of the context's end.
 func (m *mortal) Done() <-chan struct{} {
-	m.countCheck()
+	m.spendCheck()
 	return m.Context.Done()
 }
 
 // Err says whether the context has ended.
 func (m *mortal) Err() error {
-	m.countCheck()
+	m.spendCheck()
 	return m.Context.Err()
 }
 
