@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// api sends GraphQL requests that are not measured to one server.
+// api sends one server the GraphQL requests that are not measured.
 type api struct {
 	url    string
 	client *http.Client
@@ -95,7 +95,7 @@ func profile(who, name string) event {
 const (
 	hostToken  = "dev:host:ingest"
 	adminToken = "dev:operator:admin"
-	batchSize  = 500 // the most that one ingest takes
+	batchSize  = 500 // the most events that one ingest takes
 )
 
 // ingest sends events in batches and returns the IDs that they made. The first event that fails is returned as the error.
@@ -131,7 +131,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 // waitForJobs waits until no job waits or runs. It fails if their number does not fall for a minute.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
-// waitForJobsBut waits until at most left jobs are waiting: the jobs that stay are due much later.
+// waitForJobsBut waits until at most left jobs wait or run: the jobs that remain are due much later.
 func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()

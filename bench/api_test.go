@@ -20,7 +20,7 @@ type question struct {
 	token string
 }
 
-// answering starts a server that answers with the results of the function answer.
+// answering starts a server whose answers are the results of the function answer.
 func answering(t *testing.T, answer func(question) string) *api {
 	t.Helper()
 	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -20,12 +20,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The reference of the sockets row: a program that only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareArgument. If it is given documents, it reads them
-// first: a server that pushes data from Redis has to read it.
+// The bare writer is the reference of the sockets row. It only writes the same bytes to every connection, in one loop per
+// processor. It is this program, started again with the argument bareArgument. With documents, it reads the documents first,
+// because a server that pushes data from Redis has to read the data.
 const bareArgument = "bare-writer"
 
-// bareBatch is how many documents one pipeline reads: the size of a batch of Tidings.
+// bareBatch is the number of documents that one pipeline reads: as many as in a batch of Tidings.
 const bareBatch = 256
 
 // bareWriter writes one prepared frame to every connection when it is triggered.
@@ -70,8 +70,8 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 	return d, nil
 }
 
-// read reads a number of documents in one pipeline, and begins again with the first document after the last. It does not
-// parse them, because the reference does only the work that every server must do.
+// read reads a number of documents in one pipeline. After the last document it continues with the first one. It does not parse
+// them, because the reference does only the work that every server must do.
 func (d *documentReader) read(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {
@@ -81,7 +81,7 @@ func (d *documentReader) read(ctx context.Context, first, count int) error {
 	return err
 }
 
-// newBareWriter makes a writer of frames with a length in bytes. The client accepts the frames as events.
+// newBareWriter makes a writer whose frame has a length in bytes. The client accepts the frame as an event.
 func newBareWriter(length int) *bareWriter {
 	text := []byte(`{"id":"1","type":"next","payload":`)
 	for len(appendFrame(nil, opText, text, false)) < length-1 {
@@ -145,8 +145,8 @@ func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 	return len(b.conns), nil
 }
 
-// runBareWriter serves connections on one address and POST /trigger on another, until it is stopped. documents are the URL of
-// Redis and the file of newDocumentReader, or nothing.
+// runBareWriter serves connections on one address and POST /trigger on another, until it is stopped. documents is empty, or has
+// the URL of Redis and the file for newDocumentReader.
 func runBareWriter(address, control string, length int, documents ...string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -18,18 +18,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The reference of pages and of single mutations: net/http with a handler that does only the work that every server must do. It is
-// this program, started again with the argument bareServerArgument.
+// The bare server is the reference of pages and of single mutations: net/http with a handler that does only the work that every
+// server must do. It is this program, started again with the argument bareServerArgument.
 //
-// For a page it reads the same keys from Redis in one pipeline, ignores the replies, and answers the bytes that Tidings answered.
-// For a mutation it inserts one row by a statement that is a transaction of its own.
+// For a page it reads the same keys from Redis in one pipeline, ignores the replies, and answers with the bytes that Tidings
+// answered. For a mutation it inserts one row by a statement that is a transaction of its own.
 const bareServerArgument = "bare-server"
 
-// The kinds of bare servers, the second argument.
+// The kinds of bare servers. The kind is the second argument of the program.
 const (
 	barePages  = "pages"  // the third is a file: see bareFile
 	bareWrites = "writes" // the third is the driver, the fourth the database
-	// It only computes, and answers nothing. The third is how many processors it keeps busy.
+	// This kind only computes, and answers nothing. The third argument is how many processors it keeps busy.
 	bareComputing = "computing"
 )
 
@@ -82,7 +82,7 @@ func runBareServer(address, kind string, arguments ...string) error {
 	default:
 		return fmt.Errorf("%s: no kind %q with %d arguments", bareServerArgument, kind, len(arguments))
 	}
-	server := &http.Server{Addr: address, Handler: handle} // without deadlines: only the bench connects, and may ask late
+	server := &http.Server{Addr: address, Handler: handle} // no deadlines: only the bench connects, and its requests may come late
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -90,7 +90,7 @@ func runBareServer(address, kind string, arguments ...string) error {
 	return nil
 }
 
-// openBare opens the database of bare commits: SQLite's by its path, PostgreSQL's by its URL.
+// openBare opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
 func openBare(driver, name string) (*sql.DB, error) {
 	if driver == "sqlite" {
 		return openRaw(name)
@@ -166,12 +166,12 @@ func readInbox(user uint32) [][]any {
 	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }
 
-// readDocument returns the command that reads a user's document, which has the hosts of a live board. Shows are in the node's
-// memory.
+// readDocument returns the command that reads a user's document, which has the hosts of the user's live board. Shows are in the
+// node's memory.
 func readDocument(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
-// startBarePages starts a bare server that answers the pages which the server of a site answers now, to the query of some
-// readers. commands returns the commands that read the page of a user.
+// startBarePages starts a bare server for the pages of some readers. It queries the server of a site for these pages, and the
+// bare server repeats the answers. commands returns the commands that read the page of a user.
 func (b *bench) startBarePages(ctx context.Context, at site, server *program, query string, readers []string, commands func(user uint32) [][]any) (*program, error) {
 	folder, err := os.MkdirTemp(at.folder, "bare-")
 	if err != nil {

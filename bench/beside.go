@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Other users' reads during a rush, and their floor: the same reads beside a program that only computes, for as long as the server and
-// Redis took for the rush. All of them share the processors, so no server can save what the program costs.
+// This file measures other users' reads during a rush, and their floor: the same reads beside a program that only computes, with
+// as much processor time as the server and Redis used for the rush. The reads and the program share the processors, and no server
+// avoids this cost.
 
 const whoComputes = "beside a program that only computes as much"
 
@@ -20,7 +21,7 @@ type effort struct {
 	answers float64
 	used    time.Duration
 	took    time.Duration
-	known   bool // false: this system does not tell what a process uses
+	known   bool // false if this system does not report the processor time of a process
 }
 
 // measureEffort measures do, which returns how many reads were answered.
@@ -43,7 +44,7 @@ func (b *bench) processorTimes(server *program) (time.Duration, error) {
 	return ours + redis, err
 }
 
-// processorsBeside is how many processors other work kept busy, if each answer took as much of them as it does alone.
+// processorsBeside returns how many processors other work kept busy, if each answer took as much processor time as in alone.
 func (e effort) processorsBeside(alone effort) float64 {
 	if alone.answers == 0 {
 		return 0
@@ -52,8 +53,8 @@ func (e effort) processorsBeside(alone effort) float64 {
 	return max(0, (float64(e.used)-reads)/float64(e.took))
 }
 
-// besideComputing calls load while a program computes as much as the work beside the reads of during took. It does nothing if that is
-// not known.
+// besideComputing calls load while a program keeps as many processors busy as the other work did in during. It does nothing if
+// one of the efforts is not known.
 func (b *bench) besideComputing(ctx context.Context, alone, during effort, load func() error) error {
 	if !alone.known || !during.known {
 		return nil
@@ -66,7 +67,7 @@ func (b *bench) besideComputing(ctx context.Context, alone, during effort, load 
 	return load()
 }
 
-// loadOthers loads a target with others' reads.
+// loadOthers sends the other users' reads to a server, and measures them.
 func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort, error) {
 	var result sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
@@ -76,7 +77,7 @@ func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort
 	return result, e, err
 }
 
-// rushed are the samples of others' reads: before a rush, during it, and beside a program that only computes as much.
+// rushed has the samples of others' reads: before a rush, during the rush, and beside a program that only computes as much.
 type rushed struct{ before, during, computing series }
 
 // rush adds a round: the reads before the rush, and the reads during it.
@@ -99,7 +100,7 @@ func (r *rushed) compute(ctx context.Context, b *bench, server *program, alone, 
 	})
 }
 
-// computeBurst is how long the program that only computes does so without a pause.
+// computeBurst is how long compute keeps a processor busy without a pause.
 const computeBurst = 2 * time.Millisecond
 
 // compute keeps a number of processors busy, for example 0.5 of them, until ctx ends.

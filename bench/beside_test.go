@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What is left of the processor time after the reads is the other work's.
+// The processor time that remains after the reads belongs to the other work.
 func TestProcessorsBesideReads(t *testing.T) {
 	alone := effort{answers: 1000, used: 100 * time.Millisecond, took: time.Second, known: true} // 100 us each
 	for name, test := range map[string]struct {
@@ -45,7 +45,7 @@ func TestComputeTakesItsShare(t *testing.T) {
 	}
 	defer p.stop()
 	var used time.Duration
-	for used < 300*time.Millisecond { // thirty times the unit that it is measured in
+	for used < 300*time.Millisecond { // 30 times the unit in which the system measures it
 		if err := pause(t.Context(), 10*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestComputeTakesItsShare(t *testing.T) {
 	}
 }
 
-// The floor is measured while the program computes, and only if it is known how much it has to.
+// The floor is measured while the program computes, and only if both efforts are known.
 func TestTheFloorNeedsItsMeasure(t *testing.T) {
 	t.Setenv(childMode, bareServerArgument)
 	b := &bench{folder: t.TempDir()}
@@ -77,7 +77,7 @@ func TestTheFloorNeedsItsMeasure(t *testing.T) {
 	}
 }
 
-// Both processes count: the server and Redis.
+// The effort includes both processes: the server and Redis.
 func TestEffortIsOfBothProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")

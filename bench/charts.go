@@ -70,7 +70,7 @@ func writeCharts(results, folder string, say func(format string, args ...any)) e
 	return nil
 }
 
-// tableRows reads the rows below a head in Markdown, each by the names of its columns.
+// tableRows reads the rows of the Markdown table with this head. A row maps the name of each column to the text of its cell.
 func tableRows(text string, head []string) (rows []map[string]string) {
 	var first strings.Builder
 	writeTable(&first, [][]string{head})

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The clients of the row of a crowd. A process may open too few files for all of them, so each node has its own client process. It is
-// this program, started again with the argument crowdArgument.
+// The clients of the crowd row are processes. One process may not have enough open files for all sockets, so each node has a
+// client process of its own. It is this program, started again with the argument crowdArgument.
 const crowdArgument = "crowd"
 
 func crowdPerson(i int) string { return "crowd-" + strconv.Itoa(i) }
@@ -24,7 +24,7 @@ func crowdPerson(i int) string { return "crowd-" + strconv.Itoa(i) }
 //
 //	GET /opened   200 when all sockets are open
 //	POST /expect  prepares for one event on each socket
-//	GET /arrived  waits until each has an event, and answers when these came, in nanoseconds since 1970
+//	GET /arrived  waits until each socket has an event, and answers the times of the events, in nanoseconds since 1970
 func runCrowd(control, address, first, count string) error {
 	from, err := strconv.Atoi(first)
 	people, failed := strconv.Atoi(count)
@@ -58,10 +58,10 @@ func runCrowd(control, address, first, count string) error {
 	}
 }
 
-// crowdControl serves the control address of a fleet that comes once it is open.
+// crowdControl serves the control address. The channel opened yields the fleet once all of its sockets are open.
 func crowdControl(ctx context.Context, opened chan *fleet) http.Handler {
-	var all <-chan struct{} // of the event that is expected
-	// withFleet serves a path as soon as the fleet is there.
+	var all <-chan struct{} // closed when each socket has the expected event
+	// withFleet serves a path once the fleet is open.
 	withFleet := func(serve func(w http.ResponseWriter, f *fleet) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			var f *fleet

@@ -42,7 +42,7 @@ func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
 	}
 }
 
-// Without its sockets a crowd ends, and says why.
+// A crowd that cannot open its sockets ends, and says why.
 func TestACrowdThatCannotOpen(t *testing.T) {
 	k := &talker{refuse: true}
 	t.Setenv(childMode, crowdArgument)
@@ -70,7 +70,7 @@ func TestACrowdIsNotYetOpen(t *testing.T) {
 	}
 }
 
-// meter is a node whose goroutines a test sets.
+// meter is a node whose number of goroutines a test sets.
 func meter(t *testing.T, goroutines func() int) *program {
 	return &program{address: serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE go_goroutines gauge\ngo_goroutines_more 5\ngo_goroutines %d\n", goroutines())

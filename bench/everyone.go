@@ -20,11 +20,11 @@ import (
 	"tidings/services"
 )
 
-// The check of everyone: a real follow graph is imported, some people publish, and then every person's badge and feed, read through the
-// API, is compared with a count over the rows of the file.
+// The check of everyone imports a real follow graph and lets some people publish. Then it reads every person's badge and feed
+// through the API, and compares them with a count over the rows of the file.
 
 const (
-	everyoneAuthors     = 100 // how many people publish: the most followed person, and others with all numbers of followers
+	everyoneAuthors     = 100 // how many people publish: the most followed ones, and others with all numbers of followers
 	everyoneConnections = 16
 	everyonePage        = 100
 )
@@ -189,7 +189,7 @@ func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) 
 	return b.compareAll(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
 }
 
-// setThresholds lowers the thresholds and waits until there are authors of each mode.
+// setThresholds lowers the thresholds and waits until each of the three modes has authors.
 func (a *api) setThresholds(ctx context.Context, s setting, authors []string) error {
 	var data any
 	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.big, s.huge)

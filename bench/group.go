@@ -83,7 +83,7 @@ func (g *group) talk(ctx context.Context, every time.Duration) error {
 				if every > 0 && pause(ctx, time.Until(due)) != nil {
 					return
 				}
-				errs[i] = g.say(context.WithoutCancel(ctx), i) // a message that is under way is waited for: it counts in the end
+				errs[i] = g.say(context.WithoutCancel(ctx), i) // a message in flight is not cancelled, because it counts in the end
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func TestConversationCount(t *testing.T) {
 	}
 }
 
-// The subscription selects the document in the order in which the parser expects the count.
+// The subscription selects the fields of the document in the order that the parser of the count expects.
 func TestConversationCountFitsTheSubscription(t *testing.T) {
 	if !strings.Contains(everySubscription, "conversations { total { value ") {
 		t.Errorf("the count is looked for where it is not: %s", everySubscription)

@@ -16,8 +16,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The floor of ingest: the rows that a load has left in the tables, by bare INSERTs into new tables of the same schema. Jobs that are
-// done have left none. Nothing is read, checked or answered, and Redis has no part in it.
+// The floor of ingest: bare INSERTs write the rows that a load has left in the tables into new tables of the same schema.
+// Finished jobs have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
 
 const whoInserts = "the same rows by bare INSERTs"
 
@@ -33,11 +33,11 @@ type insertFloor struct {
 	driver  string
 	source  *database.DB
 	senders int // transactions at a time
-	// newTwin makes an empty database, and returns its URL as Tidings takes it, and as the driver takes it.
+	// newTwin makes an empty database. url is its address for Tidings, and name its address for the driver.
 	newTwin func(ctx context.Context) (url, name string, err error)
 
 	before map[string]bool // the rows from before the load
-	tables []writtenRows   // what it has written; nil before the first load
+	tables []writtenRows   // the rows that the load has written; nil until the first load has ended
 	events int             // of the load
 	values series
 }
@@ -98,7 +98,7 @@ func (f *insertFloor) end(ctx context.Context, events int) error {
 
 func rowKey(table string, row []any) string { return table + fmt.Sprintf("%q", row) }
 
-// round inserts the rows into a new database, in as many transactions as the events came in batches.
+// round inserts the rows into a new database. It makes as many transactions as the events of the load had batches.
 func (f *insertFloor) round(ctx context.Context) (err error) {
 	url, name, err := f.newTwin(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func insertRows(ctx context.Context, tx *database.Tx, head, tail string, rows []
 	return err
 }
 
-// placeholders are those of rows of some columns: "($1,$2),($3,$4)".
+// placeholders returns the placeholders for a number of rows with a number of columns, such as "($1,$2),($3,$4)".
 func placeholders(rows, columns int) string {
 	var text strings.Builder
 	for i := range rows * columns {

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-// A load's rows are those that were not there before, and the floor has them again in tables of its own.
+// The rows of a load are the rows that were not there before it, and the floor has them again in tables of its own.
 func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "tidings.db")

@@ -19,8 +19,8 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// The check of a day of shows: it is imported, and the boards of a sample of viewers, read through the API page by page, are
-// compared with the sorted day.
+// The check of a day of shows imports the day, reads the boards of a sample of viewers through the API page by page, and compares
+// them with the sorted day.
 
 // daySeed makes the day the same in every run, except for the hour.
 const daySeed = 1

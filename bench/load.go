@@ -41,7 +41,7 @@ func newTarget(address string, pid int, query string, tokens []string) target {
 	return t
 }
 
-// load sends requests for a while and measures. An answer that is not 200 with data ends it with an error.
+// load sends requests for a while and measures. An answer that is not 200 with data ends the load with an error.
 func (t target) load(ctx context.Context, connections int, length time.Duration) (sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

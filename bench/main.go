@@ -1,8 +1,8 @@
 // Package main measures Tidings against peers and limits on the same machine, in the same run, and writes the table.
 //
 // Programs take turns, round by round, on the same Redis data, and give the same answers, which is checked first; figures are
-// medians. Every program that it starts is bounded in time and ends with this one. A row that cannot be measured says why in
-// the table; anything else that fails ends the run with an error.
+// medians. Every program that the bench starts has a time limit and ends with the bench. A row that cannot be measured says why
+// in the table; anything else that fails ends the run with an error.
 package main
 
 import (
@@ -49,11 +49,11 @@ type options struct {
 	follows, results   string
 	profilesFolder     string
 
-	readers      int // for each number of people followed
+	readers      int // for each number of people that a reader follows
 	volleys      int // in a round
 	socketRounds int
 	importRounds int
-	rest         time.Duration // before the memory of sockets is read: Tidings gives memory back some seconds after a rush
+	rest         time.Duration // the wait before the memory of sockets is read: Tidings gives memory back some seconds after a rush
 	worlds       worlds
 	limit        time.Duration // of the whole run
 }

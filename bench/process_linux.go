@@ -26,7 +26,7 @@ func (p *process) launch() error {
 		err := p.command.Start()
 		started <- err
 		if err == nil {
-			_ = p.command.Wait() // how it ended is in its log
+			_ = p.command.Wait() // its log tells how it ended
 			close(p.done)
 		}
 	}()

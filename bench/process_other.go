@@ -17,7 +17,7 @@ func (p *process) launch() error {
 		return err
 	}
 	go func() {
-		_ = p.command.Wait() // how it ended is in its log
+		_ = p.command.Wait() // its log tells how it ended
 		close(p.done)
 	}()
 	return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// childMode makes the test's own program a child with one task.
+// childMode is the environment variable that makes the test binary a child process with one task.
 const childMode = "BENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {

@@ -27,7 +27,7 @@ type profiler struct {
 	folder string // where their texts are written
 
 	mu    sync.Mutex
-	what  string // what is measured now; "": nothing
+	what  string // the present measurement; "" for none
 	taken map[string]cpuProfile
 }
 
@@ -67,7 +67,7 @@ func (p *profiler) now() string {
 	return p.what
 }
 
-// arguments returns the arguments with which a server serves its profiles, and the address on which it does.
+// arguments returns the arguments that make a server serve its profiles, and the address of the profiles.
 func (p *profiler) arguments() (arguments []string, address string, err error) {
 	if p == nil {
 		return nil, "", nil
@@ -77,7 +77,7 @@ func (p *profiler) arguments() (arguments []string, address string, err error) {
 	return []string{"--pprof", "--operations-listen", address}, address, err
 }
 
-// watch takes one profile of a server after another, until it ends or does not answer.
+// watch takes one profile of a server after another, until the server ends or does not answer.
 func (p *profiler) watch(ctx context.Context, pid int, address string) {
 	for ctx.Err() == nil {
 		what, before := p.now(), busyTime(pid)

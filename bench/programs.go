@@ -115,7 +115,7 @@ func (b *bench) alone(ctx context.Context, name string, database int, row func(c
 // file returns the path of the database.
 func (p site) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
 
-// start starts Tidings there. A site has one server at a time.
+// start starts Tidings on the site. A site has one server at a time.
 func (p site) start(ctx context.Context, arguments ...string) (*program, error) {
 	profiling, operations, err := p.profiles.arguments()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// prepare fills a server and Redis, and leaves all data in Redis that the peers read.
+// prepare fills a server and Redis, and leaves in Redis all data that the peers read.
 func (b *bench) prepare(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -286,7 +286,7 @@ const (
 	goalEdges = 578_006
 )
 
-// withoutFollows reports whether there is no graph to import, and then reports the line as not measured.
+// withoutFollows reports whether the follow graph is missing. If it is, the report gets the line as not measured.
 func (b *bench) withoutFollows(l line) (absent bool, err error) {
 	if _, err = os.Stat(b.follows); !errors.Is(err, fs.ErrNotExist) {
 		return false, err

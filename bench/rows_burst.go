@@ -146,8 +146,8 @@ func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }
 
-// pushes lets each author act once, and returns how long each follower waited from the sending of the mutation, sorted. beside,
-// if not nil, runs meanwhile from the first act on.
+// pushes lets each author act once, and returns the sorted times from the sending of a mutation to the push at the author's
+// follower. If beside is not nil, it runs at the same time, from the first act on.
 func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
 	if beside == nil {

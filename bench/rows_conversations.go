@@ -91,7 +91,7 @@ func memberKeys(users []services.UserID) (keys []string) {
 // checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares them and their
 // document with the seeded data.
 func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
-	const placeBytes = 8 // of a conversation that is counted when read, in the document
+	const placeBytes = 8 // the bytes in the document for each conversation that is counted when read
 	for _, user := range readers {
 		for range 2 {
 			var data struct {

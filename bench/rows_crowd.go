@@ -14,15 +14,15 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The row of a crowd: more sockets than one process may have files, at three nodes on one PostgreSQL. An announcement goes to all of
-// them. Then they close, and the nodes are again what they were before.
+// The row of a crowd: more sockets than one process may have files, at three nodes on one PostgreSQL. An announcement goes to all
+// of them. Then they close, and the nodes must return to the goroutines and the memory that they had before.
 const (
 	crowdNodes    = 3
-	crowdSettled  = time.Minute // within which the goroutines of closed sockets end
+	crowdSettled  = time.Minute // the goroutines of closed sockets end within this time
 	crowdOpenings = 10 * time.Minute
 )
 
-// crowdState is what the nodes together use.
+// crowdState has the number of goroutines and the memory of all nodes together.
 type crowdState struct {
 	goroutines int
 	resident   int64 // bytes
@@ -151,7 +151,7 @@ func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, e
 	return newSample(late, late[len(late)-1]), nil
 }
 
-// stateOf reads what the nodes use, after a rest.
+// stateOf reads the goroutines and the memory of the nodes, after a rest.
 func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, err error) {
 	if err := pause(ctx, b.rest); err != nil {
 		return s, err
@@ -164,7 +164,7 @@ func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, er
 	return s, err
 }
 
-// settledState waits until the nodes have as few goroutines as before, and reads what they use.
+// settledState waits up to crowdSettled until the nodes have as few goroutines as before, and returns stateOf the nodes.
 func (b *bench) settledState(ctx context.Context, nodes []*program, before crowdState) (crowdState, error) {
 	for deadline := time.Now().Add(crowdSettled); time.Now().Before(deadline); {
 		now, err := goroutinesOf(ctx, nodes)
@@ -181,7 +181,7 @@ func (b *bench) settledState(ctx context.Context, nodes []*program, before crowd
 	return b.stateOf(ctx, nodes)
 }
 
-// goroutinesOf is the number of goroutines of all nodes, as /metrics has it.
+// goroutinesOf returns the number of goroutines of all nodes, from their /metrics.
 func goroutinesOf(ctx context.Context, nodes []*program) (total int, err error) {
 	for _, node := range nodes {
 		number, err := readMetric(ctx, node.address, "go_goroutines")

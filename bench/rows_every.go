@@ -14,8 +14,8 @@ import (
 const (
 	stranger           = "stranger" // causes the readers' notifications; has no followers
 	everyConversations = 20         // of each reader
-	everyNews          = 10         // site messages of each type, announcements, dots
-	countedQueries     = 500        // to count the commands to Redis
+	everyNews          = 10         // the number of site messages of each type, of announcements and of dots
+	countedQueries     = 500        // the queries over which the commands to Redis are counted
 )
 
 // messageTypes are the types of site messages that the server is set up with.
@@ -130,7 +130,7 @@ func converse(ctx context.Context, p site, readers []string) error {
 	return p.forget(ctx)
 }
 
-// litCount is a count of the whole document.
+// litCount is one count of the badges.
 type litCount struct {
 	Value     int
 	Precision string
@@ -148,7 +148,7 @@ type litBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// dark returns a source without a count or whose count is not exact; "" if all sources are lit.
+// dark describes a source that has no count or no exact count, or a dot that is not lit; "" if everything is lit.
 func (l litBadges) dark() string {
 	counts := map[string]litCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
@@ -179,8 +179,7 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	return nil
 }
 
-// askedOfRedis returns how many commands one badge query sends to Redis: a query that sent more than one would need as many round
-// trips.
+// askedOfRedis returns how many commands one badge query sends to Redis. Each command takes a round trip.
 func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	before, err := commandsUntilNow(ctx, b.redis)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"tidings/services"
 )
 
-// The row of fan-out: posts of one author into the full inboxes of all followers, from the mutation until the last inbox has
-// them, compared with pipelined ZADDs of the same members into copies of the same inboxes. The row also measures Redis'
-// memory for a full inbox and for an idle document.
+// The row of fan-out publishes posts of one author into the full inboxes of all followers. It measures the time from the mutation
+// until the last inbox has the posts, and compares it with pipelined ZADDs of the same members into copies of the same inboxes.
+// The row also measures Redis' memory for a full inbox and for an idle document.
 const (
 	rawPipeline  = 500
 	idleReaders  = 20
@@ -198,7 +198,8 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	return nil
 }
 
-// weighIdle returns the median size of all keys of some new users in a number of conversations.
+// weighIdle puts new users into a number of conversations, and returns the median, over these users, of the size of all keys of a
+// user.
 func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {

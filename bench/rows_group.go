@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// counting is one way in which the unread messages of a group are counted, and the settings that make it so.
+// counting is one way to count the unread messages of a group, and the server's settings for it.
 type counting struct {
 	name      string
 	arguments []string
@@ -17,7 +17,7 @@ type counting struct {
 	late, lateAmong series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
 	most            series // messages when everybody talks as fast as they can
 	others          rushed // others' badge query
-	rush            series // the same while everybody talks as fast as they can
+	rush            series // others' badge query while everybody talks as fast as they can
 }
 
 func countings() []*counting {

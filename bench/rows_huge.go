@@ -118,7 +118,7 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 // checkMixtures compares the readers' counts with the published posts.
 func checkMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
 	for _, m := range all {
-		want := 2 * unread // of the few authors that everybody follows
+		want := 2 * unread // the posts of the few authors that everybody follows
 		for i := range 2 * unread {
 			if i%hugeAuthors < m.huge {
 				want++

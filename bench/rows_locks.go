@@ -33,7 +33,7 @@ const (
 // hotMember is the member whose counter the clients increment.
 const hotMember = services.UserID(1)
 
-// way is one way to add an unread message. It returns the number of retries.
+// way is one way to add an unread message. add returns the number of retries.
 type way struct {
 	who     string
 	add     func(ctx context.Context, number int64) (retries int, err error)

@@ -19,9 +19,9 @@ type audience struct {
 	server  *program
 	redis   *redis.Client
 	fleet   *fleet
-	delays  map[string]series // announcement, dot -> publishing
-	arrived series            // of an announcement, at everyone online
-	grown   map[string]int64  // announcement, dot -> growth of its database of the Redis, in bytes
+	delays  map[string]series // announcement, dot -> durations of the mutations
+	arrived series            // until an announcement has reached everyone online
+	grown   map[string]int64  // announcement, dot -> growth of the audience's Redis database, in bytes
 }
 
 // The two kinds of publications, each of which should cost the same for everybody as for a few.
@@ -59,7 +59,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		}
 		count := b.worlds.publications
 		if round == 0 {
-			count = 3 // not measured: one-time work happens in them
+			count = 3 // not measured, because the first publications include one-time work
 		}
 		for _, what := range []string{announcement, dot} {
 			if err := publishInTurn(ctx, what, all, count, round > 0); err != nil {

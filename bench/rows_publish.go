@@ -37,7 +37,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 type publisher struct {
 	who    string
 	number int
-	mode   string // in which posts reach the followers
+	mode   string // the mode in which posts reach the followers
 	values series
 }
 
@@ -105,7 +105,7 @@ func (a *api) publish(ctx context.Context, key, body string) error {
 	return a.do(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
 }
 
-// awaitMode pins an author's mode and waits until it is in force, after the followers' documents name the author.
+// awaitMode pins an author's mode. It waits until the mode is in force and the followers' documents name the author.
 func (a *api) awaitMode(ctx context.Context, key, mode string) error {
 	var data any
 	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { author { mode } } }`, key, mode)

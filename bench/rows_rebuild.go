@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The row of a dormant user's return: the newest entries of everyone they follow. Tidings reads the entries with one SELECT
+// The row of a dormant user's return reads the newest entries of everyone they follow. Tidings reads the entries with one SELECT
 // on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
 // merged.
 const (
@@ -126,7 +126,7 @@ func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID,
 	return newest, err
 }
 
-// mergeOutboxes reads as much of each outbox as may be on the page. Ids sort by time as text.
+// mergeOutboxes reads as many entries of each outbox as the page may need. As texts, IDs sort by time.
 func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.PostID, err error) {
 	commands, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for author := 1; author <= outboxFollowed; author++ {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// The effect of a rush of likes for one user on other users: the time of the others' badge query during the rush and before.
+// The row measures the effect of a rush of likes for one user on other users. It compares the time of the others' badge query
+// during the rush and before.
 const (
 	othersCount       = 16
 	othersFollow      = 10
@@ -61,8 +62,8 @@ func others(p *program) target {
 	return newTarget(p.address, p.pid(), everyQuery, tokens(othersKeys()))
 }
 
-// othersLines returns lines that compare the other users' times: the median, the 99th percentile, and the mean, which in a closed loop is
-// the inverse of the rate and includes every stall. The last two have their floor beside them.
+// othersLines returns lines that compare the other users' times: the median, the 99th percentile, and the mean, which in a closed
+// loop is the inverse of the rate and includes every stall. The percentile and the mean are also compared with the floor.
 func othersLines(what string, r rushed) []line {
 	what += ": others' badge query, "
 	p99, p99Before := r.during.p99(), r.before.p99()
@@ -135,7 +136,7 @@ func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 						return
 					}
 				}
-				errs[i] = h.batch(context.WithoutCancel(ctx)) // a batch that is under way is waited for: it counts in the end
+				errs[i] = h.batch(context.WithoutCancel(ctx)) // a batch in flight is not cancelled, because it counts in the end
 			}
 		})
 	}
@@ -294,7 +295,7 @@ func (b *bench) reportRecipient(r *recipientResults) {
 	}
 }
 
-// settled is settle, and adds how long that took to earlier samples.
+// settled calls settle, and adds its duration to earlier samples.
 func (h *hotRecipient) settled(ctx context.Context, earlier series) (series, error) {
 	result, err := h.settle(ctx)
 	return append(earlier, result), err

@@ -73,7 +73,7 @@ func TestLikesAreSpacedOut(t *testing.T) {
 	h, _ := newHot(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 225*time.Millisecond)
 	defer end()
-	// A batch of 500 each 100 ms: at 0, 100 and 200.
+	// A batch of 500 likes is due every 100 ms: at 0, 100 and 200 ms.
 	if err := h.like(ctx, 5000); err != nil || h.taken.Load() > 3*likesPerCall || h.taken.Load() < likesPerCall {
 		t.Errorf("%d likes in 225 ms, %v", h.taken.Load(), err)
 	}

@@ -52,7 +52,7 @@ func (b *bench) measureSockets(ctx context.Context) error {
 	return nil
 }
 
-// withFleet opens the sockets of a program, measures their memory and hands both over.
+// withFleet opens the sockets of a program, measures their memory, and passes both to use.
 func (b *bench) withFleet(ctx context.Context, p *program, open opening, use func(f *fleet, memory float64) error) error {
 	before, beforeErr := residentBytes(p.pid())
 	f, err := openFleet(ctx, p.address, b.sockets, open)

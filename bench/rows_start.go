@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The rows of the start: the build from an empty cache, as the README's first command does it on a new machine, and the time from the
-// start of the program until it is ready, with a whole follow graph in its database.
+// The rows of the start measure the build from an empty cache, which the README's first command does on a new machine, and the
+// time from the start of the program until it is ready, with a whole follow graph in its database.
 
 // buildFloor are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and
 // GraphQL. Nothing is linked.
@@ -43,8 +43,8 @@ func (b *bench) measureBuild(ctx context.Context) error {
 	return os.RemoveAll(out)
 }
 
-// buildCold runs go build with an empty cache of its own. The modules have been downloaded before, because that would measure
-// the network.
+// buildCold runs go build with an empty cache of its own. The modules are downloaded before, because a download would measure the
+// network.
 func buildCold(ctx context.Context, folder string, arguments ...string) (took time.Duration, err error) {
 	cache, err := os.MkdirTemp(folder, "go-build-")
 	if err != nil {

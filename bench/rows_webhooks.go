@@ -106,7 +106,7 @@ func (h *hookServer) publish(ctx context.Context) error {
 	tick := time.NewTicker(hookEvery)
 	defer tick.Stop()
 	for {
-		if err := h.publishOnce(context.WithoutCancel(ctx)); err != nil { // a batch that is under way is waited for
+		if err := h.publishOnce(context.WithoutCancel(ctx)); err != nil { // a batch in flight is not cancelled
 			return err
 		}
 		select {

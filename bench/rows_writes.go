@@ -32,7 +32,7 @@ type sqlEngine struct {
 	arguments []string // of a server on it
 	// The database of the bare commits: see openBare.
 	driver, bare string
-	// The database of Tidings as the driver takes it, and new ones for its floor: see insertFloor.
+	// store is the database of Tidings for the driver. newTwin makes new databases for the floor: see insertFloor.
 	store   string
 	newTwin func(ctx context.Context) (url, name string, err error)
 }
@@ -213,7 +213,7 @@ type singleWrites struct {
 	values        []series // by kind
 }
 
-// newSingleWrites makes the writer and a conversation of the writer, and opens singleWrites.
+// newSingleWrites creates the user writer with a conversation, and opens the connections of singleWrites.
 func newSingleWrites(ctx context.Context, server *program, floor string, bare *database.DB, posts []string) (*singleWrites, error) {
 	ids, err := server.api.ingest(ctx, []event{
 		does(writer, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),

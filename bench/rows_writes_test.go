@@ -88,7 +88,7 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 	}
 }
 
-// A mutation that is refused ends the round, and so does the last post that can be liked.
+// A mutation that is refused ends the round, and so does a like when no post is left to like, or the end of the context.
 func TestSingleWritesThatFail(t *testing.T) {
 	refused := singlesOf(t, &listener{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
 	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleKinds[singleLike]) {

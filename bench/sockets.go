@@ -49,7 +49,7 @@ type socket struct {
 	conn   net.Conn
 	buffer []byte
 	filled int // bytes in the buffer
-	taken  int // of them, the bytes of the frame that next has returned
+	taken  int // of these bytes, the length of the frame that next has returned
 	at     atomic.Int64
 }
 
@@ -222,7 +222,7 @@ func frameLength(buffer []byte) (frame, header int) {
 	return header + length, header
 }
 
-// appendFrame appends a frame. A client's is masked, here with zeros, which change nothing.
+// appendFrame appends a frame. The frame of a client is masked, here with zeros, which change nothing.
 func appendFrame(to []byte, opcode byte, payload []byte, masked bool) []byte {
 	mask := byte(0)
 	if masked {

@@ -91,7 +91,7 @@ func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
 	}
 }
 
-// latencies returns the times of the last events, each counted from its own start.
+// latencies returns the times of the last events, each measured from its own start.
 func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {

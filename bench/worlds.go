@@ -19,13 +19,13 @@ type worlds struct {
 	readersOfOne  int           // of an author whose posts are pushed to all of them
 	delivered     int           // posts to them in a round
 	imported      int           // posts of a file
-	burst         int           // events, beside which people publish
+	burst         int           // the events of the burst beside which people publish
 	activeShows   int           // in a node's memory
 	day           livetest.Size // of shows
 	sampled       int           // of its viewers
 	program       string        // the packages that are built from an empty cache
-	libraries     []string      // the same for the libraries that it needs
-	turn          time.Duration // of the rows that compare the times of other users; 0: as long as all turns
+	libraries     []string      // the libraries that program needs, built in the same way
+	turn          time.Duration // of the rows that compare the times of other users; 0: as long as the turns of all other rows
 }
 
 var (

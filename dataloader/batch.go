@@ -164,7 +164,7 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	return b.claimLocked(keys)
 }
 
-// claimWith claims the first of keys, and those of the others that were not requested yet, at most most keys in all. It claims
+// claimWith claims the first of keys, and the other keys that no caller has asked for yet, up to a total of most keys. It claims
 // nothing if another caller has claimed the first key meanwhile.
 func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()

@@ -29,7 +29,7 @@ type ShowSource interface {
 
 // Sources are the readers of a loader: this node's caches.
 type Sources struct {
-	// Both read through the node's caches, so that a loader does not depend on an engine.
+	// Posts and Shows read through the node's caches, so that a loader does not depend on an engine.
 	Posts PostSource
 	Shows ShowSource
 }
@@ -108,7 +108,7 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m.meetUsers(users)
 }
 
-// meetUsers adds people that were read elsewhere, so that a later read of a field of one of them reads it for all.
+// meetUsers adds people that were read elsewhere, so that a later read of a field of one of them reads the field of all.
 func (m *memory) meetUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
@@ -166,7 +166,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 		func() {
 			defer func() {
 				if err == nil {
-					// This comes before the posts are settled: a caller that gets a post must find its author.
+					// The users are kept before the posts are settled, because a caller that gets a post must find its author.
 					m.users.keepNew(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
@@ -184,7 +184,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are omitted. A later read of a field of one of them reads it for all.
+// Shows reads shows; unknown ones are omitted. A later read of a field of one of them reads the field of all.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)

@@ -7,7 +7,7 @@ import (
 )
 
 // Relation reads the relation of the viewer and a user; a response has one viewer. The same read covers all users that the
-// response has met, and those in together.
+// response has met, and the users in together.
 func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
 	m := l.memory()
 	others := func() []services.UserID { return append(m.users.keys(), together...) }

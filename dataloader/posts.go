@@ -28,8 +28,8 @@ type postParts struct {
 	likes      Batch[posts.LikesPage, posts.LikeList]
 }
 
-// Engagement reads the engagement of a post for the viewer, and with it that of the posts that are shown together. The caller
-// has checked that the viewer may see these posts. A response has one viewer.
+// Engagement reads the engagement of a post for the viewer, and of the posts that are shown together with it. The caller has
+// checked that the viewer may see these posts. A response has one viewer.
 func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
 	of, _, err := l.memory().parts.engagement.LoadOne(ctx, post, together, read)
 	return of, err

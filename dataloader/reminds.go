@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// meet records the shows of the response, so that a later read of a field of one of them reads it for all.
+// meet records the shows of the response, so that a later read of a field of one of them reads the field of all.
 func (m *memory) meet(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
@@ -42,7 +42,7 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	// The lock is held during the read: the other callers mostly ask for shows that this one reads.
+	// The lock is held during the read, because the other callers mostly ask for shows that this read covers.
 	found, err := read(ctx, ids)
 	if err != nil {
 		return false, err
@@ -51,7 +51,7 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 		m.reminds = map[services.PostID]bool{}
 	}
 	for _, id := range ids {
-		// Also those without a reminder, or they would be asked for again.
+		// Shows without a reminder are recorded too, or they would be read again.
 		m.reminds[id] = found[id]
 	}
 	return m.reminds[show], nil

@@ -90,7 +90,7 @@ func Render(source []byte) (template.HTML, Outline) {
 	for _, link := range linksOf(document) {
 		destination := string(link.Destination)
 		switch {
-		// A file of the repository that the site does not have.
+		// The site does not have this file of the repository.
 		case strings.HasPrefix(destination, "../"):
 			unlink(link)
 		case strings.Contains(destination, "://"):

@@ -42,7 +42,7 @@ type Conversation struct {
 	Kind        chat.Kind
 	Title       *string
 	MemberCount int
-	Unread      services.Count // like Mentions, before the viewer's display policy
+	Unread      services.Count // Unread and Mentions are counts before the viewer's display policy
 	Mentions    services.Count
 	Muted       bool
 	ReadToken   string
@@ -50,7 +50,7 @@ type Conversation struct {
 	// Resolvers read the lists by means of State. Read is set by code that has read the parts ahead, so that they are not read
 	// again one by one.
 	State chat.State
-	Read  bool // the parts that the operation shows were read together with those of others
+	Read  bool // the parts that the operation shows were read together with the parts of other conversations
 }
 
 // IsNode says that a conversation can be fetched by its ID.
@@ -61,7 +61,7 @@ type View struct {
 	ID   string
 	Code string
 	Key  string
-	// These fields are of the viewer alone.
+	// These fields belong to the viewer alone.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time
 	LastAccessAt time.Time
@@ -85,7 +85,7 @@ type Post struct {
 	Key      services.PostID
 	AuthorID services.UserID
 	Answers  services.PostID // the post that it answers; 0 for none
-	Together []services.Post // the posts of the list that it is in, so that one read serves all
+	Together []services.Post // the posts of the same list, so that one read serves all
 }
 
 // IsNode says that a post can be fetched by its ID.
@@ -105,7 +105,7 @@ type Notification struct {
 	Read       bool
 	Older      bool
 
-	// Only for the host application's categories; else nil.
+	// These fields are nil except for the host application's categories.
 	HostCategory *string
 	Title        *string
 	Body         *string
@@ -141,7 +141,7 @@ type Show struct {
 	Late        bool
 
 	Key      services.PostID
-	Together []services.PostID // the shows of the list that it is in, so that one read serves all
+	Together []services.PostID // the shows of the same list, so that one read serves all
 }
 
 // IsNode says that a show can be fetched by its ID.
@@ -155,7 +155,8 @@ type LiveBoardEdge struct {
 	PlannedAt time.Time
 	StartedAt time.Time
 	EndedAt   time.Time
-	// The status and the times of the edge decide its place. They do not change while the session lasts, but those of Node do.
+	// The status and the times of the edge decide its place. They stay the same while the session lasts. The fields of
+	// Node can change.
 	Node Show
 }
 

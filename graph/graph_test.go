@@ -77,7 +77,7 @@ func TestMissingDescriptionsAreFound(t *testing.T) {
 	}
 }
 
-// Every action of ingest is a mutation of the same name with the same input, so that users learn them once.
+// Every action of ingest is a mutation of the same name with the same input, so that developers learn each input once.
 func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 	types := schema().Types
 	for _, action := range types["IngestAction"].Fields {

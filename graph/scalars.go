@@ -22,7 +22,7 @@ func MarshalInt(n int) graphql.Marshaler {
 	})
 }
 
-// UnmarshalInt reads an Int: a signed integer of 32 bits. It refuses texts and floats, even if they look like one. Literals
+// UnmarshalInt reads an Int: a signed integer of 32 bits. It refuses texts and floats, even if they look like integers. Literals
 // come as int64, and variables as json.Number.
 func UnmarshalInt(input any) (int, error) {
 	switch value := input.(type) {

@@ -56,8 +56,8 @@ func operates(ctx context.Context) bool {
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts is a page of the acts of operators, the newest first. It has no edges, so its one cursor is that of the last act. Reading
-// the acts is not recorded as an act.
+// acts returns a page of the acts of operators, the newest first. The page has no edges, so its one cursor is the cursor of the
+// last act. Reading the acts is not recorded as an act.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 		}
 		before = services.PostID(position)
 	}
-	// One more than the page, to know whether another follows.
+	// The read has one act more than the page, to know whether another page follows.
 	list, err := r.Acts.List(ctx, before, size+1)
 	if err != nil {
 		return nil, err

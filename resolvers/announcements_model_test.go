@@ -57,7 +57,8 @@ type modelEntry struct {
 
 func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
 
-// modelUser is the state of a user. Two comparisons with it tell which announcements are unread and which dots are lit.
+// modelUser is the state of a user. The model compares announcements and dots with it, to tell which are unread and which are
+// lit.
 type modelUser struct {
 	number        services.UserID
 	here          bool // the badge of this user is read after every step
@@ -173,7 +174,7 @@ func (m *announcementsModel) settle(before uint64) {
 	}
 }
 
-// list returns the announcements that a user is shown, by the model.
+// list returns the announcements that the model shows to a user.
 func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
 	for _, e := range m.entries {
 		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
@@ -233,8 +234,8 @@ func (m *announcementsModel) check(u *modelUser) {
 	m.checkVersion(u, which, badges)
 }
 
-// checkVersion checks that on one node a version never falls, and stands for one content. The same holds across both nodes
-// until the clock is set back; then each node has to find a later version by itself.
+// checkVersion checks that on one node a version never falls, and always stands for the same content. This holds across both
+// nodes too, until the clock is set back. After that each node has to find a later version by itself.
 func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.versions[which] {
@@ -267,8 +268,8 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 	former := first
 	histories.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
-		w.Clock.Advance(former.setBack + time.Hour) // past every time of the former history: its IDs must not be made again
-		if former.setBack > 0 {                     // and with new nodes: the former ones keep sequences of their own until they restart
+		w.Clock.Advance(former.setBack + time.Hour) // past every time of the former history, whose IDs must not be made again
+		if former.setBack > 0 {                     // new nodes too, because the former nodes keep their own sequences until they restart
 			again := w.AnotherNode()
 			again.IDs = w.IDs
 			nodes = [2]announcementsNode{newAnnouncementsNode(again), newAnnouncementsNode(w.AnotherNode())}
@@ -292,7 +293,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 				w.Clock.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(m.T, "ms")) * time.Millisecond)
 			},
 			func() { w.Clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(m.T, "s")) * time.Second) },
-			func() { // by a lot: an announcement that has just ended does not return when a clock is set back by a little
+			func() { // by a lot: after a small step back, an announcement that has just ended would not return
 				m.setBack += 50 * time.Minute
 				w.Clock.Advance(-50 * time.Minute)
 			},

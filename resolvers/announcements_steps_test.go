@@ -123,7 +123,7 @@ func (m *announcementsModel) lose() {
 	}
 }
 
-// repeat queues jobs again, as after a worker that was wrongly considered dead.
+// repeat queues jobs again, as if their worker had wrongly been considered dead.
 func (m *announcementsModel) repeat() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {

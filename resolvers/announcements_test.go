@@ -75,7 +75,7 @@ func TestAnnouncements(t *testing.T) {
 		map[string]any{"id": two}); again.at("editAnnouncement", "announcement", "title") != "again" {
 		t.Fatalf("%+v", again)
 	}
-	// Bob was shown its former position. At the new one it is unread.
+	// Bob marks up to the former position of the announcement. At its new position it is unread.
 	a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": cursor})
 	a.wantUnread("bob", "again")
 	a.wantUnread("carol", "again")

@@ -21,8 +21,8 @@ import (
 )
 
 // A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and
-// however often an operation names it. The lists and the types are those of the schema: a new one is tested, or must be listed
-// below with the reason why it is not.
+// however often an operation names it. The lists and the types are those of the schema: a new list or type is tested, or must be
+// listed below with the reason why it is not.
 
 const mostTrips = 2
 
@@ -62,7 +62,7 @@ type counted struct {
 	made *fanouttest.World
 	sql  *statements
 	all  *selector
-	met  bool // the node knows the reader, for which it needs a statement after a restart
+	met  bool // the node knows the reader; after a restart it needs a statement for that
 }
 
 // TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the
@@ -193,7 +193,7 @@ func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more st
 	return text + s.below(s.schema.Types[field.Type.Name()], above...)
 }
 
-// below selects all fields of a type, except types within themselves.
+// below selects all fields of a type, but no type within itself.
 func (s *selector) below(kind *ast.Definition, above ...string) string {
 	if !kind.IsCompositeType() {
 		return ""
@@ -238,7 +238,7 @@ func empty(value any, path string, filled map[string]bool) (names []string) {
 	return names
 }
 
-// nodesOfEdges compares the nodes of each page in an answer with those of its edges, and counts them.
+// nodesOfEdges compares the nodes of each page in an answer with the nodes of its edges, and returns how many it has compared.
 func nodesOfEdges(t *testing.T, value any) (compared int) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -9,9 +9,9 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session identifies the board that
-// the position belongs to. The executor's resolver and the compiled one both call it, so that pages and errors are the same.
-// The device is passed because sessions may be kept by device.
+// liveBoard reads a page of a viewer's board. The position comes from a cursor or a show; the session identifies the board that
+// the position belongs to. The executor's resolver and the compiled one both call it, so that pages and errors are the same. The
+// device is passed because sessions may be kept by device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 // the client holds, "" for none.
 func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// The version is left out: even if the client holds it, the badges are sent, because the board may have changed without
-	// them.
+	// Watch gets no version: the badges are sent even if the client has their version, because the board may have changed while
+	// the badges did not.
 	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
 	if err != nil {
 		cancel()
@@ -81,7 +81,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 // names for as long as the subscription lasts. All lists share one slice of hosts and one of IDs, so that a field of one show is
 // read for all shows of the event.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
-	// In the order in which the fields below take them from shown.
+	// The lists are in the order in which the fields below take them from shown.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
 	var ids []services.PostID

@@ -94,8 +94,8 @@ func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 	}
 }
 
-// The viewer and the badges can be fetched by their IDs, by their own user only. A mutation returns the same badges in both
-// places.
+// The viewer and the badges can be fetched by their IDs, but only by their own user. A mutation returns the same badges in its
+// payload and in the viewer of the payload.
 func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -185,7 +185,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// A member's mutation that finds its effect already there returns changed: false.
+// A member's mutation whose effect exists already returns changed: false.
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

@@ -32,7 +32,7 @@ func positionText(kind byte, of, at uint64) string {
 }
 
 // parsePosition reads the output of positionText. The caller compares of with the object that it lists. Both numbers are bounded,
-// so that they fit into SQL's signed ones. Strict decoding refuses a second spelling of one position.
+// so that they fit into SQL's signed integers. Strict decoding refuses a second spelling of one position.
 func parsePosition(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != positionLength || bytes[0] != kind {
@@ -133,7 +133,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	return list, nil
 }
 
-// graphConversation makes a conversation from its state alone. The counts are those of the member, before the display policy.
+// graphConversation makes a conversation from its state alone. The counts are the member's counts, before the display policy.
 // Unread does not come from the badge document: the count and the list come from one read of SQL, so they cannot differ.
 func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
@@ -147,8 +147,8 @@ func graphConversation(state chat.State) graph.Conversation {
 	return c
 }
 
-// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, for example after quitConversation.
-// It reads SQL, which has the change that was just committed.
+// conversation reads one conversation for a payload. The error is NOT_FOUND if the viewer is not a member, for example after
+// quitConversation. It reads SQL, which has the change that was just committed.
 func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
 	state, err := r.Chat.One(ctx, viewer.Number, id)
 	if err != nil {
@@ -190,7 +190,7 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 }
 
 // conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So
-// the conversation is null if the viewer has quit it since, and the badges count the remaining ones.
+// the conversation is null if the viewer has quit it since, and the badges count the remaining conversations.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

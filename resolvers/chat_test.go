@@ -82,7 +82,7 @@ func (a *api) wantUnreadCounts(what, key, want string) {
 	}
 }
 
-// Two unread messages from one conversation and three from another are five; after reading the first, three.
+// Two unread messages from one conversation and three from another are five; after the first conversation is read, three remain.
 func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a := newAPI(t)
 	b, c := a.talk("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")

@@ -127,7 +127,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
 			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
 		}
-		// Repeated under its key, it returns the same result, now with the parts that could not be read.
+		// Repeated under its key, the mutation returns the same result, now with the parts that could not be read.
 		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
 		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
 			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)

@@ -50,7 +50,8 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != kind || !add(s.SelectionSet) {
 					return false
 				}
-			// A fragment that is spread a second time repeats its keys, so add ends there: nested spreads cannot make it long.
+			// A fragment that is spread a second time repeats its keys, so add stops there: nested spreads cannot make it run
+			// long.
 			case *ast.FragmentSpread:
 				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != kind || !add(s.Definition.SelectionSet) {
 					return false
@@ -199,7 +200,7 @@ func appendEscaped(to []byte, text string) []byte {
 			to = append(to, '\\', 'r')
 		case '\t':
 			to = append(to, '\\', 't')
-		// The other control characters. JSON requires no other escapes.
+		// These are the other control characters. JSON requires no other escapes.
 		default:
 			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}

@@ -82,7 +82,7 @@ func (r *Resolver) readConversationParts(ctx context.Context, parts conversation
 		people = append(append(people, message.Author), mentioned[id]...)
 	}
 	for page, numbers := range members {
-		// Without the extra member, which only tells whether another page follows.
+		// The extra member is left out: it only tells whether another page follows.
 		people = append(people, numbers[:min(page.Size-1, len(numbers))]...)
 	}
 	return people, nil

@@ -15,7 +15,7 @@ func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
-// graphPost is one of several posts that are shown together. When a field of one of them is requested, it is read for all.
+// graphPost is one of several posts that are shown together. When a field of one post is requested, the field is read for all.
 // together must be the same slice for all of them: the loader reads the counts of all its posts when the counts of the first are
 // requested.
 func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
@@ -51,8 +51,9 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since. It calls visible,
-// although the viewer has just written: a user who likes a post may have been blocked between the commit and this read.
+// post reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It
+// calls visible, although the viewer has just written: a user who likes a post may have been blocked between the commit and this
+// read.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {
@@ -93,8 +94,8 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	if len(result.Edges) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
 	}
-	// Next is the last position that was looked at. Posts that were hidden or deleted below the last edge lie between both,
-	// and the next page must not read them again.
+	// Next is the last position that was looked at. Posts between the last edge and Next are hidden or deleted, and the next page
+	// must not read them again.
 	if page.Next != 0 {
 		cursor, lastID := feedCursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID

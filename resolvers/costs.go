@@ -15,7 +15,7 @@ var Weights = map[string]int{
 	// repeats it.
 	"Query.__schema": 1000,
 	"Query.__type":   100,
-	// Fields of the viewer. Those of 20 are read from Redis or a node cache, those of 50 from SQL.
+	// Fields of the viewer. A field with the weight 20 is read from Redis or a node cache, a field with the weight 50 from SQL.
 	"Viewer.badges":        20,
 	"Viewer.homeFeed":      20,
 	"Viewer.liveBoard":     20,

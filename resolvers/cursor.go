@@ -17,8 +17,8 @@ const (
 	maxFirst     = 100
 	maxExport    = 1000 // lines
 
-	// The length of a kind, a user and a position. Some longer cursors begin with these. Cursors are opaque to clients, but no
-	// secret: they are checked and never trusted.
+	// cursorLength is the length of a kind, a user and a position together. Some longer cursors begin with them. Cursors are
+	// opaque to clients, but no secret: they are checked and never trusted.
 	cursorLength = 1 + 4 + 8
 )
 
@@ -83,7 +83,7 @@ func pageSize(first *int) (int, error) {
 	return sizeUpTo(first, defaultFirst, maxFirst)
 }
 
-// sizeUpTo checks first: 1 to most, otherwise when left out.
+// sizeUpTo checks first, which can be 1 to most. If first is left out, the size is the value of otherwise.
 func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	if first == nil {
 		return otherwise, nil
@@ -102,7 +102,7 @@ func (k cursorKind) text(viewer services.UserID, position uint64) string {
 
 // append appends the text of a position; its letters need no escapes in JSON.
 func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) []byte {
-	// On the stack: a page has many cursors.
+	// The array is on the stack, because a page has many cursors.
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
@@ -122,7 +122,7 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
 	position := binary.BigEndian.Uint64(bytes[5:])
-	// No position is greater, and SQL has no such numbers.
+	// No position is greater than MaxPostID, and SQL's signed integers could not hold every greater number.
 	if position > uint64(services.MaxPostID) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
@@ -196,8 +196,8 @@ func newerOf(after, lastID, newerThan *string) (position services.PostID, given 
 	return position, true, err
 }
 
-// startOf is the position below which a page starts: that of after or lastId, which exclude each other, or the newest without
-// both. lastId is for clients that keep posts and no cursors.
+// startOf is the position below which a page starts: the position of after or lastId, which exclude each other, or the newest
+// position without both. lastId is for clients that keep posts and no cursors.
 func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:

@@ -44,7 +44,7 @@ func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	}
 }
 
-// Every text that is sent as a cursor is parsed, or refused with the reason; a parsed one prints the same again.
+// Every text that is sent as a cursor is parsed, or refused with the reason. A parsed cursor prints the same text again.
 func FuzzCursor(f *testing.F) {
 	good := feedCursorText(7, 99)
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", "AAAA", strings.Repeat("A", 18), strings.Repeat("_", 18), "\x00", strings.Repeat("A", 10_000)} {

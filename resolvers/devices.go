@@ -28,8 +28,8 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// deviceNodes adds the viewer's own devices. An ID of another user's device has no node, like one that is unknown. A user has
-// few devices, so all are read, and the IDs are looked up among them.
+// deviceNodes adds the viewer's own devices. The ID of another user's device has no node, like an unknown ID. A user has few
+// devices, so all are read, and the IDs are looked up among them.
 func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
 		OldestUnsentAt: timeOrNull(c.Oldest), LastError: orNull(c.Error),
 	}
-	// The node that sends now. There is none while Web Push is off, or when the node has just died.
+	// Node is the node that sends now. It is null while Web Push is off, or when the node has just died.
 	if c.Sends {
 		shown.Node = orNull(c.Node)
 	}

@@ -73,7 +73,7 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
 	switch {
-	// An error that a service has made for people. It may be wrapped, so the whole chain is searched for it. Its cause is for the
+	// A service has made this error for people. It may be wrapped, so the whole chain is searched for it. Its cause is for the
 	// log only: an engine that did not answer, for instance.
 	case isKnown:
 		if known.Cause != nil {
@@ -83,14 +83,14 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	// that was committed in spite of this error has no second effect.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
-	// An error of the parser, a validation or a scalar. If an error wraps another, the wrapped error decides.
+	// This is an error of the parser, a validation or a scalar. If an error wraps another, the wrapped error decides.
 	case isLanguage && language.Unwrap() == nil:
 		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {
 			known.Code = services.Code(had)
 		}
-	// A fault of this program or of an engine. The client does not get the text. The ID in the client's report leads to the
-	// log.
+	// This is a fault of this program or of an engine. The client does not get the text. The ID in the client's report leads to
+	// the log.
 	default:
 		known = &services.Error{Code: services.Internal, Message: "internal error " + id}
 		log.Error("internal error", "requestId", id, "error", err)

@@ -39,7 +39,7 @@ type openSubscription struct {
 	next   graphql.ResponseHandler
 }
 
-// subscribe opens a subscription on a node, takes its first event, and returns the cost of both.
+// subscribe opens a subscription on a node, takes its first event, and returns the cost of the opening and the event.
 func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
 	s = &openSubscription{c: c, t: t, n: 9_000_000_000_000_000}

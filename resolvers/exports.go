@@ -40,8 +40,8 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	})
 }
 
-// exportPage reads the lines after a position. Each page is read on its own, so the facts on a page are those of the time of
-// its read. A line that exists during the whole export is on exactly one page: see package export.
+// exportPage reads the lines after a position. Each page is read on its own, so a page has the facts at the time of its read. A
+// line that exists during the whole export is on exactly one page: see package export.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {

@@ -34,9 +34,9 @@ func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 // above reports whether the page is above a position.
 func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
 
-// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call
-// it. Three lists go downwards (after, lastId, none), one upwards from the newest that a client has (newerThan), and one
-// upwards from a cursor (before).
+// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
+// A page goes downwards (after, lastId, or none of them), upwards from the newest post that a client has (newerThan), or upwards
+// from a cursor (before).
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	if ask.above() {
 		return r.homeFeedAbove(ctx, viewer, ask)
@@ -59,7 +59,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// The posts above the newest post that the client has, the oldest first.
+	// Newer returns the posts above the newest post that the client has, the oldest first.
 	if given {
 		return r.Feed.Newer(ctx, viewer, than, size)
 	}

@@ -38,7 +38,8 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 	return users, nil
 }
 
-// checkUserKeys checks the argument of one field. Keys and not IDs: the application knows its users by its own names.
+// checkUserKeys checks the argument of one field. It has keys and not IDs, because the application knows its users by its own
+// names.
 func checkUserKeys(keys []string) error {
 	if len(keys) == 0 || len(keys) > maxUsers {
 		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
@@ -51,8 +52,8 @@ func checkUserKeys(keys []string) error {
 	return nil
 }
 
-// allUserKeys are the keys that the fields of an operation ask for, without those of fields that are refused: such a field
-// reports its own error, and must not fail the others.
+// allUserKeys returns the keys that the fields of an operation ask for. It leaves out the keys of a refused field, because that
+// field reports its own error and must not fail the others.
 func allUserKeys(ctx context.Context) []string {
 	all := map[string]bool{}
 	for _, field := range wantedOf(ctx)["Query.users"] {
@@ -81,7 +82,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
-	// The order of numbers is arbitrary; badges below has the same one.
+	// The order of numbers is arbitrary. badges below has the same order.
 	numbers := slices.Collect(maps.Values(known))
 	people, err := dataloader.From(ctx).Users(ctx, numbers)
 	if err != nil {
@@ -95,10 +96,10 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		// A copy, because rendered badges are shared.
+		// This is a copy, because rendered badges are shared.
 		theirs := *badges[i]
 		theirs.Key = people[number].Key
-		// In the order of services.Sources, which is the order of the schema.
+		// unread is in the order of services.Sources, which is the order of the schema.
 		unread := make([]graph.SourceCount, 0, len(services.Sources))
 		for source, count := range r.Badge.BySource(&theirs) {
 			unread = append(unread, graph.SourceCount{Source: source, Count: *count})

@@ -34,9 +34,9 @@ type hot struct {
 	r *Resolver
 
 	mu sync.RWMutex
-	// Guarded by mu. A plan of nil is kept too, so that an operation that is not hot is examined only once. The transport bounds
-	// the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and nothing in a plan points to
-	// the operation.
+	// plans is guarded by mu. A plan of nil is kept too, so that an operation that is not hot is examined only once. The
+	// transport bounds the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and nothing in
+	// a plan points to the operation.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
@@ -48,8 +48,8 @@ type plan struct {
 	field         *ast.Field // of a subscription: its one field
 }
 
-// part is one field of the viewer. Its key is that of the answer, with the colon. write is called only after read, if there is
-// one, has succeeded.
+// part is one field of the viewer. Its key is the field's key in the answer, with the colon. write is called only after read, if
+// there is one, has succeeded.
 type part struct {
 	joint jointKind // how it is read for several viewers at once
 	first int       // the size of a page that is read jointly
@@ -113,7 +113,7 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	if ok {
 		return known
 	}
-	// Without the lock, because compiling takes longer than a look-up, and other requests need not wait.
+	// The lock is not held, because compiling takes longer than a look-up, and other requests need not wait.
 	made := planOf(operation)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,9 +208,8 @@ func (p *plan) append(to []byte, contents []content) []byte {
 
 // Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
 // queries without variables: see transport.QuickSchema. The function does the work of Exec, and of everything between the
-// transport and Exec for such an operation, such as making the loader, which Around makes there. transport.Front has checked
-// the token, the limits and the document. If ok is false, nothing has been answered, and the caller uses the executor, which
-// makes the error.
+// transport and Exec: for example, it makes the loader in place of Around. transport.Front has checked the token, the limits and
+// the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the error.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {

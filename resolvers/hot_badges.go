@@ -16,8 +16,8 @@ type shownBadges struct {
 	key string
 }
 
-// badgesPart compiles the viewer's badges, or those of a subscription; nil if a field cannot be compiled. A subscription uses
-// only the writer: its badges come from the hub. One object serves queries and pushes, so that both look the same to a
+// badgesPart compiles the viewer's badges, or the badges of a subscription; nil if a field cannot be compiled. A subscription
+// uses only the writer: its badges come from the hub. One object serves queries and pushes, so that both look the same to a
 // client.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
@@ -53,8 +53,8 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
-	// Counts that have left the badge because of their age. They have no precision of their own: one read returns them together
-	// with the counts of the badge.
+	// olderObject has the counts that have left the badge because of their age. They have no precision of their own: one read
+	// returns them together with the counts of the badge.
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
 		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
@@ -63,8 +63,8 @@ var (
 		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
-	// One category in the list of all of them. The list includes those of the host application, whose names the schema does not
-	// know.
+	// categoryObject is one category in the list of all categories. The list includes the categories of the host application,
+	// whose names the schema does not know.
 	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
 		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
@@ -111,7 +111,7 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	// withCountFields adds the sources with a single count; sources with several have members here.
+	// withCountFields adds the sources with a single count. The sources with several counts have members here.
 	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),

@@ -26,7 +26,8 @@ type shownBoard struct {
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (b *shownBoard) size() int {
-	// Bytes of an edge with all fields and a host: longer than most, because a buffer that is too small is copied.
+	// edge is the number of bytes of an edge with all fields and a host. Most edges are shorter. A buffer that is too small would
+	// be copied.
 	const edge = 640
 	size := len(b.Items) * edge
 	for i := range b.Items {
@@ -50,7 +51,7 @@ func liveBoardPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
-	// The reads that the selection needs beyond the board itself, found once for the document.
+	// The reads that the selection needs beyond the board are found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
 	joint := jointNot
@@ -63,8 +64,8 @@ func liveBoardPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
-			// Arguments are read as the executor reads them; with a wrong one the request is left to the executor. Each is nil if
-			// it is absent or null.
+			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor. An argument is
+			// nil if it is absent or null.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -93,7 +94,7 @@ func liveBoardPart(field *ast.Field) *part {
 					return err
 				}
 			}
-			// Reminders are facts in SQL, one statement for the page.
+			// Reminders are facts in SQL. One statement reads them for the page.
 			if reminded {
 				ids := make([]services.PostID, len(c.board.Items))
 				for i := range c.board.Items {
@@ -201,7 +202,7 @@ var (
 		"nodes":     eachShow(showObject.compile),
 		"pageInfo":  within(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
 		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
-		// Null on an empty page, where no show is the last.
+		// lastId is null on an empty page.
 		"lastId": leaf(func(to []byte, b *shownBoard) []byte {
 			if len(b.Items) == 0 {
 				return append(to, "null"...)

@@ -25,7 +25,8 @@ type shownPage struct {
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (p *shownPage) size() int {
-	// Bytes of an edge with all fields and an author, without the body: bodies vary most, so their lengths are added below.
+	// edge is the number of bytes of an edge with all fields and an author, without the body. Bodies vary most, so their lengths
+	// are added below.
 	const edge = 384
 	size := len(p.Items) * edge
 	for i := range p.Items {
@@ -51,7 +52,7 @@ func homeFeedPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
-	// The reads that the selection needs beyond the page itself, found once for the document.
+	// The reads that the selection needs beyond the page are found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
@@ -66,7 +67,7 @@ func homeFeedPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
-			// Arguments are read as the executor reads them; with a wrong one the request is left to the executor.
+			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -93,7 +94,7 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
-			// The same function as in the executor's resolver, so that pages and errors are the same.
+			// The executor's resolver calls homeFeed too, so that pages and errors are the same.
 			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 		}
 		return func(to []byte, page *shownPage) []byte {
 			to = append(to, '[')
-			// One variable for all entries: a writer has appended the values of an entry before the next entry replaces them.
+			// All entries share one variable: a writer has appended the values of an entry before the next entry replaces them.
 			edge := shownEdge{viewer: page.viewer}
 			for i := range page.Items {
 				if i > 0 {
@@ -221,8 +222,8 @@ var (
 			}
 			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
 		}),
-		// The page's own position: see connection. Without it a page that is empty, because all of its posts are hidden,
-		// would end the feed for its client.
+		// endCursor is the page's own position: see connection. Without it, an empty page, whose posts are all hidden, would end
+		// the feed for its client.
 		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

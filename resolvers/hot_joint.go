@@ -34,8 +34,8 @@ const (
 // maxJointPage bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
 const maxJointPage = 50
 
-// topPage is the size of a page from the top of a list: the field has no argument but first. ok is false for any other page,
-// and for a page larger than maxJointPage. The value of a variable is not known here, so ok is false with one.
+// topPage is the size of a page from the top of a list: the field has no argument but first. ok is false for any other page, and
+// for a page larger than maxJointPage. The value of a variable is not known here, so ok is false for a variable.
 func topPage(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
@@ -85,7 +85,7 @@ type jointReads struct {
 	badges []services.UserID
 	feeds  []feed.Newest
 	boards []live.FirstPage
-	// The part for each entry above, in the same order.
+	// These lists have the part for each entry of the lists above, in the same order.
 	ofBadges, ofFeeds, ofBoards []jointPart
 }
 
@@ -95,9 +95,9 @@ type jointPart struct {
 	content *content
 }
 
-// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves the other requests to
-// Quick: those of a viewer whose ID this node does not know, those of a host application that observes a user, and those that
-// need a projection to be built first.
+// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves other requests to Quick:
+// the requests of a viewer whose ID this node does not know, of a host application that observes a user, and requests that need a
+// projection to be built first.
 func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	answers := make([]jointAnswer, 0, len(requests)) // reads points to its elements, so it must not grow
 	var reads jointReads
@@ -230,8 +230,8 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 	return p.append(to, *contents)
 }
 
-// contentsOf returns contents for the parts of a plan. They are reused: writers are called through function values, so contents
-// would be allocated on the heap each time.
+// contentsOf returns contents for the parts of a plan. The contents are reused, because writers are called through function
+// values, so that new contents would be allocated on the heap each time.
 func contentsOf(key string, p *plan) *[]content {
 	contents := jointContents.Get().(*[]content)
 	for range p.parts {

@@ -66,8 +66,8 @@ func (s *sides) first(ctx context.Context, exec *executor.Executor, query string
 	return string(response.Data)
 }
 
-// For every user, the function that the schema gives to WriteEvents writes the event that execution answers. The schema gives
-// one only if the operation is compiled.
+// For every user, the function that the schema gives to WriteEvents writes the event that execution answers. The schema gives a
+// function only if the operation is compiled.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newSides(t)
 	s.populate()

@@ -244,7 +244,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 			seen["left"]++
 		}
 	})
-	const enough = 50 // with fewer, all may have been of one kind
+	const enough = 50 // fewer pages may all be of one kind
 	if seen["errors"]+seen["hot"]+seen["left"] > enough && (seen["errors"] == 0 || seen["hot"] == 0 || seen["left"] == 0) {
 		t.Errorf("not everything was tried: %v", seen)
 	}

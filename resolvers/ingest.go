@@ -53,7 +53,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	ctx = creatingUsers(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
-	// All users that the events name are made or found at once, so that no event needs a statement of its own for it.
+	// All users that the events name are made or found at once, so that no event needs a statement of its own for its users.
 	refused, err := r.Social.Meet(ctx, usersNamed(events))
 	if err != nil {
 		return nil, sendFewer(ctx, len(events), err)
@@ -117,8 +117,8 @@ func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestRes
 	return graph.IngestResult{Error: failure}
 }
 
-// extension is one extension of an error; nil if it has none of that name. Extensions are made by services.Error, with the
-// types that are asked for here.
+// extension is one extension of an error; nil if the error has no extension of that name. services.Error makes the extensions,
+// with the types for which extension is called.
 func extension[T any](of *gqlerror.Error, name string) *T {
 	if value, has := of.Extensions[name].(T); has {
 		return &value

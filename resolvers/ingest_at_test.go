@@ -56,7 +56,7 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 			t.Errorf("event %d: %v, want INVALID, at, LIMIT, %v", i, failed, limit)
 		}
 	}
-	// A time within the next minute is now: later events come after it.
+	// A time within the next minute counts as now: later events come after it.
 	id, _ := got.at("ingest", "results", 3, "id").(string)
 	shown := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { publishedAt } } }`, map[string]any{"id": id})
 	if at, _ := time.Parse(time.RFC3339, fmt.Sprint(shown.at("node", "publishedAt"))); at.After(a.Clock.Now()) {
@@ -285,8 +285,8 @@ func TestALateMessageIsRefused(t *testing.T) {
 }
 
 // A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all
-// messages. A mark with a past time covers the messages up to that time; a mark made now covers those up to the newest that the
-// user could have seen.
+// messages. A mark with a past time covers the messages up to that time. A mark made now covers the messages up to the newest one
+// that the user could have seen.
 func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

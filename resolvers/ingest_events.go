@@ -16,8 +16,8 @@ import (
 // idempotencyKey is the input field that describes the request and is not part of its content. Inputs are compared without it.
 const idempotencyKey = "IdempotencyKey"
 
-// ingestAction is one field of graph.IngestAction: the operation of that name, which takes the input of the mutation. So an
-// event has the effect of the mutation, by the same code. The positions of the input's fields are kept here, so that an event
+// ingestAction is one field of graph.IngestAction: the operation with the field's name, which takes the input of the mutation. So
+// an event has the effect of the mutation, by the same code. The positions of the input's fields are kept here, so that an event
 // needs no reflection on the input's type.
 type ingestAction struct {
 	*spec
@@ -105,7 +105,7 @@ const (
 )
 
 // happenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be
-// newer than now. A past time becomes an ID like those of the present, so that earlier events sort before later ones.
+// newer than now. A past time becomes an ID as the present time does, so that earlier events sort before later ones.
 func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
@@ -192,9 +192,9 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds the events that can share a commit, events[from:to]; named has the refs in their IDs, each once. An event
-// that refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which
-// report them. At least one event is taken, or ingest would not end: made is empty at the first.
+// oneCommit finds the events that can share a commit, events[from:to]; named has the refs in their IDs, each once. An event that
+// refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
+// At least one event is taken, or ingest would not end: made is empty at the first event.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	// made has the refs that this commit sets, and known the refs in its IDs.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}

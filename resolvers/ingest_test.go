@@ -340,7 +340,7 @@ func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	}
 }
 
-// The error of an event has the extensions of an error, so that a program can read both alike.
+// The error of an event has the extensions of a mutation's error, so that a program can read both errors alike.
 func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
 	r := &Resolver{Log: slog.New(slog.DiscardHandler)}
 	shown := func(err error) graph.IngestError { return *r.ingestFailure(t.Context(), err).Error }

@@ -214,7 +214,7 @@ func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []
 	return answers
 }
 
-// On PostgreSQL 500 events of any mixture take at most 30 round trips, and so do many of one kind: 500 in the full set.
+// On PostgreSQL 500 events of any mixture take at most 30 round trips, and so do many events of one kind (500 in the full set).
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)

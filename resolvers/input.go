@@ -74,9 +74,9 @@ func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserI
 	return numbers[0], nil
 }
 
-// userIDs are the users of up to 500 global IDs, as userID finds each, with one query. The order is that of the IDs. field
-// names the argument in errors. The bound is that of the longest list of users in an input, and keeps the statement's
-// parameters few.
+// userIDs are the users of up to 500 global IDs, as userID finds each, with one query. The users are in the order of the IDs.
+// field names the argument in errors. The bound equals the bound of the longest list of users in an input, and keeps the
+// statement's parameters few.
 func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
@@ -101,7 +101,7 @@ func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	// In the order of the IDs, the same user twice if they are named twice.
+	// The users are in the order of the IDs. A user who is named twice is there twice.
 	users := make([]services.UserID, len(keys))
 	for i, key := range keys {
 		var ok bool

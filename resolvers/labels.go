@@ -14,7 +14,7 @@ import (
 )
 
 // label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as the
-// input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them. The label is written in
+// input says. Users get FORBIDDEN: their applications show urls and data, and must be able to trust them. The label is written in
 // the command's own transaction: an object is never there without its ref, and a ref never without its object. If an object of
 // the same creator already has the ref, a create changes nothing: see refs.OnCreate.
 func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
@@ -42,7 +42,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if err != nil {
 		return err
 	}
-	// Only an input that creates an object has a ref, which is the object's for good.
+	// Only an input that creates an object has a ref, which the object keeps for good.
 	if op.fields.ref >= 0 {
 		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
@@ -83,8 +83,8 @@ func ifSet(value string, set bool) *string {
 	return &value
 }
 
-// readLabel reads the label of an object, together with those of the objects of its type that the response shows. Three fields of
-// an object need its label; the first of them reads it for all objects of the page.
+// readLabel reads the label of an object, together with the labels of the objects of its type that the response shows. Three
+// fields of an object need its label; the first of them reads it for all objects of the page.
 func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
 	object, err := services.ParseObject("id", id)
 	if err != nil {
@@ -141,7 +141,7 @@ func appendData(to []byte, data string) []byte {
 	return append(to, data...)
 }
 
-// postObjects are the posts that are shown together with one.
+// postObjects are the posts that are shown together with a post.
 func postObjects(post *graph.Post) []services.Object {
 	list := make([]services.Object, len(post.Together))
 	for i, other := range post.Together {
@@ -150,7 +150,7 @@ func postObjects(post *graph.Post) []services.Object {
 	return list
 }
 
-// showObjects are the shows that are shown together with one.
+// showObjects are the shows that are shown together with a show.
 func showObjects(show *graph.Show) []services.Object {
 	list := make([]services.Object, len(show.Together))
 	for i, other := range show.Together {

@@ -17,9 +17,9 @@ import (
 // retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// hostSubject is the subject of all tokens with the scope ingest, and adminSubject that of all tokens with the scope admin.
-// They are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a key
-// shares nothing with them.
+// hostSubject is the subject of all tokens with the scope ingest, and adminSubject is the subject of all tokens with the scope
+// admin. They are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a
+// key shares nothing with them.
 const (
 	hostSubject  = "host"
 	adminSubject = "admins"
@@ -46,8 +46,8 @@ func (l Limits) Socket(viewer services.Viewer) error {
 }
 
 // Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
-// token the address is charged. It is called after the document has been checked and before it is executed. An operation that
-// is refused has cost its subject nothing, except that an operator may have paid from ADMIN.
+// token the address is charged. The transport calls Operation after it has checked the document and before the execution. A
+// refused operation has cost its subject nothing, except that an operator may have paid from ADMIN.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	subject, reads, writes := " "+address, ratelimit.Reads, ratelimit.Writes // no key of a user begins with a space
 	viewer, err := services.ViewerFrom(ctx)

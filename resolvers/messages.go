@@ -88,12 +88,12 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 }
 
 // markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark
-// named, or else the newest ones, of the mark's type if it has one. Most clients do not select them, and then it reads nothing.
+// named, or else the newest ones, of the mark's type if it has one. Most clients do not select them, and then nothing is read.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
 	}
-	// Not nil: null in the payload would mean that they could not be read.
+	// list is not nil, because null in the payload would mean that the messages could not be read.
 	list := []graph.SiteMessage{}
 	if len(ids) == 0 {
 		page := ifRead[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
@@ -117,7 +117,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	if found == nil {
 		return nil
 	}
-	// In the order in which the mark named them.
+	// The payload has the messages in the order in which the mark named them.
 	for _, place := range places {
 		if message, ok := (*found)[place]; ok {
 			list = append(list, graphSiteMessage(message))

@@ -17,8 +17,8 @@ var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutabl
 // positionInList matches the part of an argument that says which element of a list is wrong.
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// argumentsExist checks each error of each operation that these tests send. The argument that an error names is one of the
-// field that failed, or a field of its input, so that a front end finds the matching field of its form.
+// argumentsExist checks each error of each operation that these tests send. The error names an argument of the field that failed,
+// or a field of its input, so that a front end finds the matching field of its form.
 func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
@@ -86,8 +86,8 @@ func selected(selections ast.SelectionSet, alias string) *ast.Field {
 	return nil
 }
 
-// hasArgument reports whether a name is that of an argument, or of a field below one. The name input, of the one argument of
-// mutations, is left out.
+// hasArgument reports whether an argument, or a field below an argument, has the name. A name leaves out input, the one argument
+// of mutations.
 func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
 	if input := arguments.ForName("input"); input != nil && hasInput(input.Type, name) {
 		return true
@@ -103,7 +103,7 @@ func hasInput(of *ast.Type, name string) bool {
 	return field != nil && (!nested || hasInput(field.Type, rest))
 }
 
-// eventHas reports whether a name is that of a field of an event, or of the input of its action.
+// eventHas reports whether an event, or the input of its action, has a field with the name.
 func eventHas(sent any, name string) bool {
 	if hasInput(ast.NamedType("IngestEvent", nil), name) {
 		return true

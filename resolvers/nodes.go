@@ -38,14 +38,14 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err := newNodeIDs().add(ids, nil); err != nil {
 		return nil, services.About(argument, err)
 	}
-	// The first field reads for all of them. They share its error too, which can only be an engine's.
+	// The first field reads for all fields. They share its error too, which can only be an engine's.
 	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
 	})
 	if err != nil {
 		return nil, err
 	}
-	// In the order of the argument, and null if nothing was found.
+	// The nodes are in the order of the argument. A node is null if nothing was found.
 	nodes := make([]graph.Node, len(ids))
 	for i, id := range ids {
 		if node, ok := found[id]; ok {
@@ -56,7 +56,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 }
 
 // nodeIDs are parsed global IDs, by type. The key is the text of the ID, because two texts may name one object, and each field
-// finds its object by its own text. It belongs to one read and is not shared.
+// finds its object by its own text. A nodeIDs belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
@@ -140,7 +140,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 }
 
 // parseInto adds an ID, unless no object can have it. Parsers answer NOT_FOUND for an ID of the right form that no object can
-// have. Here it is null, like any object that is not there.
+// have. Here such an ID gives null, like the ID of any object that is not there.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
 	if err == nil {
@@ -151,8 +151,8 @@ func parseInto[K comparable](into map[string]K, id string, parse func(field, id 
 	return err
 }
 
-// allNodeIDs are the IDs that the fields of an operation ask for, without those of fields with a malformed ID. A field with
-// one wrong ID fails as a whole, so nothing is read for it.
+// allNodeIDs are the IDs that the fields of an operation ask for, without the IDs of a field with a malformed ID. Such a field
+// fails as a whole, so nothing is read for it.
 func allNodeIDs(ctx context.Context) *nodeIDs {
 	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
 	add := func(field *ast.Field, ids []string) {
@@ -201,7 +201,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// The causes of the notifications, if a field shows any: they have posts and people too.
+	// The causes of the notifications are read if a field shows any, because they have posts and people too.
 	actions, err := r.actionsIn(ctx, viewer, notified)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = graphPost(post, visible.people[post.Author], together)
 		}
 	}
-	// Shows as they are now: a session's frozen state is only in its board.
+	// The nodes are the shows as they are now: a session's frozen state is only in its board.
 	for id, key := range ids.shows {
 		if show, ok := visible.shows[key]; ok {
 			found[id] = r.graphShow(show, visible.people[show.Host])
@@ -244,15 +244,16 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
-// itemNodes are the objects behind the viewer's counts, by their IDs. All are read together: each source lists many items, and
-// one by one they would be hundreds of reads. It needs the explanation, which the fields around have read already.
+// itemNodes are the objects behind the viewer's counts, by their IDs. All are read together, because each source lists many
+// items, which would take hundreds of reads one by one. itemNodes needs the explanation, which the fields around have read
+// already.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)
 		if err != nil {
 			return nil, err
 		}
-		// The same call as the field badgeExplained, which shares its read with this one.
+		// The field badgeExplained makes the same call, and shares its read with this one.
 		explanations, err := (&viewerResolver{r}).BadgeExplained(ctx, viewer)
 		if err != nil {
 			return nil, err
@@ -264,7 +265,7 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 			}
 		}
 		ids := newNodeIDs()
-		// Every item of every source, for each field that shows one.
+		// Each field that shows an item gets all items of all sources.
 		for _, field := range wantedOf(ctx)["BadgeItem.node"] {
 			if err := ids.add(behind, field); err != nil {
 				return nil, err

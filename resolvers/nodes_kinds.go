@@ -27,7 +27,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		return parts, err
 	}
 	for id, key := range ids.messages {
-		// Removed, so that nothing later shows it.
+		// The message is removed, so that nothing later shows it.
 		if _, member := states[key.Conversation()]; !member {
 			delete(ids.messages, id)
 			continue
@@ -44,7 +44,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		for _, asker := range ids.askers[id] {
 			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
 		}
-		// Read says that its parts are in the loader, so that its fields do not read them again.
+		// Read says that the parts of the conversation are in the loader, so that its fields do not read them again.
 		shown := graphConversation(state)
 		shown.Read = true
 		found[id] = shown
@@ -136,8 +136,8 @@ func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer,
 	return err
 }
 
-// otherNodes adds the nodes that refer to no post and no other person: the viewer's own, and those shared by all. A kind that no
-// ID names costs no statement.
+// otherNodes adds the nodes that refer to no post and no other person: the viewer's own nodes, and the nodes that all users
+// share. A kind that no ID names costs no statement.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	}
 	// Announcements are visible by the viewer's segments and by time.
 	if len(ids.announcements) > 0 {
-		// From the node's memory, as the list is.
+		// They come from the node's memory, like the list.
 		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {
 			return err

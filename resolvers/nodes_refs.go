@@ -9,9 +9,9 @@ import (
 )
 
 // readNodes reads the objects of IDs, including IDs by ref. A ref is replaced by the ID of its object, and the object is then
-// found under both. Whether the viewer may see it is decided as for any ID: a ref whose object is not visible looks like one that
-// does not exist. The fields that asked by a ref are added for the ID too, so that the parts of a conversation are read whichever
-// ID names it.
+// found under the ref and the ID. Whether the viewer may see it is decided as for any ID: a ref whose object is not visible looks
+// like a ref that does not exist. The fields that asked by a ref are added for the ID too, so that the parts of a conversation
+// are read whichever ID names it.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	list := make([]services.Ref, 0, len(ids.refs))
 	for id := range ids.refs {
@@ -34,7 +34,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	if err != nil {
 		return nil, err
 	}
-	// Under the ref too, because each field finds its object by the text that it was given.
+	// The object is found under the ref too, because each field finds its object by the text that it was given.
 	for ref, holder := range named {
 		if node, ok := found[holder.Object.GlobalID()]; ok {
 			found[ref.GlobalID()] = node

@@ -53,9 +53,9 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark
-// named, or else the newest ones of its categories. nil, null to the client, says that they could not be read; the mark
-// itself is committed.
+// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named,
+// or else the newest ones of its categories. A nil result is null to the client. It says that the notifications could not be
+// read; the mark itself is committed.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
@@ -91,16 +91,17 @@ func markedIn(categories []services.Category, hosts []string) []services.Categor
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
-		// In a category of Tidings, the category determines the type of the subject; in one of the application, About does.
+		// In a category of Tidings, the category determines the type of the subject. In a category of the application, About
+		// determines it.
 		case n.Category == services.CategoryReminder:
 			keys.shows = append(keys.shows, n.Subject)
 		case n.Host != nil && n.Host.About.Type == services.PostType:
 			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
 		case n.Host != nil && n.Host.About.Type == services.ShowType:
 			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
-		// A notification of the application without an object.
+		// This is a notification of the application without an object.
 		case n.Host != nil:
-		// A follow has no subject; all others are about a post.
+		// A follow has no subject; all other notifications are about a post.
 		case n.Subject != 0:
 			keys.posts = append(keys.posts, n.Subject)
 		}
@@ -129,7 +130,7 @@ type actionsKey string
 // with different sizes share one read, and each shows its first ones. The answer has one list for each notification, in their
 // order.
 func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
-	// The greatest number that any field asks for; a field with a wrong argument reports it itself.
+	// most is the greatest number that any field asks for. A field with a wrong argument reports it itself.
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
 	for _, field := range wantedOf(ctx)["Notification.causes"] {
 		if size, err := firstOf(field, variables); err == nil {
@@ -151,7 +152,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 
 // causesOf are the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among
 // the causes, as among the actors, even if that user hides from the viewer or blocks them: leaving the user out would reveal it.
-// It reads nothing: visible has everything that keysIn has named.
+// causesOf reads nothing: visible has everything that keysIn has named.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -190,7 +191,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 // graphNotifications adds the subjects and the actors of notifications, in one batch. Lists, nodes, payloads and events all use
 // it. Its cost depends on the kinds of objects and not on the length of the list.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
-	// First the causes, then everything that causes, subjects and actors refer to, at once.
+	// The causes are read first. Then everything that causes, subjects and actors refer to is read at once.
 	actions, err := r.actionsIn(ctx, viewer, list)
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			shown[i].HostCategory = new(string(n.Category))
 			shown[i].Category = services.CategoryHost
 		}
-		// Read once for the whole list, so a post that several notifications are about is one read.
+		// The posts were read once for the whole list, so a post that several notifications are about took one read.
 		if post, ok := visible.posts[postID]; ok {
 			subject := graphPost(post, visible.people[post.Author], together)
 			shown[i].Subject = &subject
@@ -226,7 +227,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			started := r.graphShow(show, visible.people[show.Host])
 			shown[i].Show = &started
 		}
-		// The newest actors. ActorCount counts also those who are not in the sample.
+		// Actors has the newest actors. ActorCount also counts the users who are not in the sample.
 		for _, actor := range n.Sample {
 			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))

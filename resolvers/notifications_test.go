@@ -50,7 +50,7 @@ func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
 	return ids
 }
 
-// upTos are the upTo of each of a viewer's notifications, in the order of the list.
+// upTos returns the upTo of each notification of a viewer, in the order of the list.
 func (a *api) upTos(key string) (list []string) {
 	a.t.Helper()
 	got := a.must(key, panelQuery, nil)
@@ -325,8 +325,8 @@ func TestNotificationEvents(t *testing.T) {
 	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
 
-// The likes of one post within one half day are one notification, and so are follows. When another user likes, it counts again.
-// A user who takes a like back and likes again does not change it. The descriptions in the schema say the same.
+// The likes of one post within one half day are one notification, and so are follows. When another user likes, the notification
+// counts again. A user who takes a like back and likes again does not change it. The descriptions in the schema say the same.
 func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
 	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
 		"LIKE": func(a *api) (again, undo func(key string)) {

@@ -16,11 +16,11 @@ import (
 	"tidings/services/refs"
 )
 
-// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
-// its events name: see ingestActions. Each turns an input into a command of a service. This file has their common steps: the
-// actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A new mutation for users
-// or the host application must be added here. A test compares the table with the schema, and requires a reason for each
-// mutation that is not in it.
+// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs the
+// operations that its events name: see ingestActions. Each operation turns an input into a command of a service. This file has
+// their common steps: the actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A
+// new mutation for users or the host application must be added here. A test compares the table with the schema, and requires a
+// reason for each mutation that is not in it.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
@@ -66,7 +66,7 @@ type spec struct {
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins bool
-	// table fills these in: the type of the input, and those of its fields that name something.
+	// table fills these in: the type of the input, and the fields of the input that name something.
 	input  reflect.Type
 	fields namedFields
 }
@@ -88,8 +88,8 @@ type call struct {
 	user         services.UserID
 	conversation services.ConversationID
 
-	// named are the objects of refs that the host application names, if they were looked up for many calls together; nil: they
-	// were not.
+	// named are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
+	// nil.
 	named map[services.Ref]refs.Holder
 }
 
@@ -233,7 +233,7 @@ func (d *done) viewerAfter() *graph.Viewer {
 }
 
 // withBadges is a viewer with these badges, so that a payload or an event has the same badges in the viewer and beside it. Two
-// reads could have two versions, and a client would keep either.
+// reads could give two versions, and a client would keep one of them by chance.
 func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	shown := *viewer
 	shown.Now = badges
@@ -282,7 +282,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	if d.viewer == nil {
 		return d, nil
 	}
-	// If Redis has not applied the change in time, the badges are counted in SQL, which has it.
+	// If Redis has not applied the change in time, the badges are counted in SQL, which has the change.
 	read := r.Badge.Read
 	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
@@ -303,8 +303,8 @@ func takeKey(input any) *string {
 }
 
 // idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
-// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both IDs are those of
-// the first request, so a repetition names the same object.
+// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both IDs come from the
+// first request, so a repetition names the same object.
 func idOf(cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]

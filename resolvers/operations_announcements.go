@@ -11,7 +11,7 @@ import (
 )
 
 // publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. A job gives the
-// announcement its position when it starts, so a future one has none yet.
+// announcement its position when it starts, so a future announcement has no position yet.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
@@ -32,7 +32,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 			return nil, err
 		}
 		edit := announcements.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
-		// Null has a meaning here, and absence has another: Value alone does not tell them apart.
+		// Null and absence have different meanings here, and Value alone does not tell them apart.
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
 		if edit.Title, err = notNull("title", in.Title); err != nil {
@@ -45,8 +45,8 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	},
 }
 
-// withdrawAnnouncement takes an announcement out of the list and out of all counts. One that has not started can be withdrawn
-// too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
+// withdrawAnnouncement takes an announcement out of the list and out of all counts. An announcement that has not started can be
+// withdrawn too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	spec: spec{name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {

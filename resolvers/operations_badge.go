@@ -9,8 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null sets
-// Tidings' default. No stored count changes: the policy is applied when badges are rendered, and the version rises.
+// setDisplayPolicy changes the viewer's display policy. The error is INVALID if a source is named twice. Absent fields stay; null
+// sets Tidings' default. No stored count changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	spec: spec{name: "setDisplayPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
@@ -42,7 +42,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 				change.AsDot[source] = style != nil && *style == graph.BadgeStyleDot
 			}
 		}
-		// Three cases for each part: absent leaves it, null sets the default, a value sets it.
+		// Each part has three cases: absence leaves it, null sets the default, and a value sets it.
 		if hours, given := in.QuietHours.ValueOK(); hours != nil {
 			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
 		} else if given {

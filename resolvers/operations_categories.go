@@ -19,7 +19,7 @@ var notify = &operation[graph.NotifyInput]{
 		sent := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
 		}
-		// Checked before the IDs are parsed, because a great number of IDs is expensive.
+		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := notifications.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
@@ -69,9 +69,9 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	},
 }
 
-// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the recipients
-// may see it is checked when they read the notification. The subject is checked before the commit and not in it, because an
-// object that is deleted a moment later leaves a notification without a subject, as any deletion does.
+// about is the post or show that a notification is about. The error is NOT_FOUND if there is none, or it is deleted. Whether the
+// recipients may see it is checked when they read the notification. The subject is checked before the commit and not in it,
+// because an object that is deleted a moment later leaves a notification without a subject, as any deletion does.
 func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
 	// The type decides where to look, and only two types can be shown.
 	kind, _, err := services.SplitGlobalID(id)
@@ -146,7 +146,7 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 		return category, services.Errorf(services.Invalid, "inTotal: a dot is no number: it is never part of the total")
 	case in.Style == graph.BadgeStyleDot:
 		category.Mode = services.CategoryDot
-	// A number of its own, beside the total.
+	// The category has a number of its own, beside the total.
 	case in.InTotal != nil && !*in.InTotal:
 		category.Mode = services.CategoryApart
 	}

@@ -22,7 +22,7 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 }
 
 // rescheduleShow changes the fields that the input names. If only the label changes, the show itself does not change, and nobody
-// is notified. So an input with a label alone is valid, although one without any change is an error.
+// is notified. So an input with a label alone is valid, although an input without any change is an error.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	spec: spec{name: "rescheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {

@@ -9,16 +9,16 @@ import (
 	"tidings/services/messages"
 )
 
-// sendSiteMessage sends a message to users by their keys. The application creates those who do not exist; an operator gets
-// NOT_FOUND.
+// sendSiteMessage sends a message to users by their keys. For the application, users who do not exist are created. An operator
+// gets NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	spec: spec{name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
-		// Checked before the IDs are parsed, because a great number of IDs is expensive.
+		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
-		// Keys and not IDs of users: those who do not exist are created in the transaction of the message.
+		// To has keys and not IDs, because users who do not exist are created in the transaction of the message.
 		message := messages.Draft{Text: messages.Text{Type: orEmpty(in.Type), Title: in.Title, Content: in.Content}, To: make([]string, len(in.To))}
 		for i, id := range in.To {
 			var err error
@@ -85,8 +85,8 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	},
 }
 
-// markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens. A mark with a token from
-// before then leaves them unread, whichever device sends it.
+// markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens. A mark with an earlier token
+// leaves them unread, whichever device sends it.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	spec: spec{name: "markSiteMessagesUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {

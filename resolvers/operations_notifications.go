@@ -29,8 +29,8 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	},
 }
 
-// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number
-// and leaves rows unread: markNotificationsRead marks those.
+// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number and
+// leaves rows unread: markNotificationsRead marks rows.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	spec: spec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
@@ -42,14 +42,15 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		// Normalised, so that a retry with the same key and the categories in another order is the same request.
+		// The categories are normalised, so that a retry with the same key and the categories in another order is the same
+		// request.
 		in.Categories, in.HostCategories = normalCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
 }
 
-// markNotificationsRead marks notifications by their IDs, or those of categories up to a position, or all. An upTo in ids
-// means the notification as it was shown: causes that came later still count.
+// markNotificationsRead marks notifications by their IDs, or the notifications of categories up to a position, or all. An upTo in
+// ids means the notification as it was shown: causes that came later still count.
 var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	spec: spec{name: "markNotificationsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
@@ -114,7 +115,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	},
 }
 
-// undoMarkAllRead takes the last markAllRead back. CONFLICT after 30 s.
+// undoMarkAllRead takes the last markAllRead back. After 30 s the error is CONFLICT.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	spec: spec{name: "undoMarkAllRead"},
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
@@ -122,14 +123,14 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// inCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. INVALID for a name
-// that no category of the host application can have. There are two arguments, because the schema's enum has Tidings' categories
-// and cannot have the application's.
+// inCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
+// for a name that no category of the host application can have. There are two arguments, because the schema's enum has Tidings'
+// categories and cannot have the application's.
 func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
 		return categories, nil
 	}
-	// Never nil, because nil means all categories.
+	// all is never nil, because nil means all categories.
 	all := append(make([]services.Category, 0, len(categories)+len(hosts)), categories...)
 	for _, name := range hosts {
 		if err := services.CheckHostCategory("hostCategories", services.Category(name)); err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it on
-	// both sides. Posts count from the time of the follow on. Older posts come into the feed with a follow, and are neither
-	// counted nor announced.
+	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends the
+	// follows between the two users. Posts count from the time of the follow on. Older posts come into the feed with a follow,
+	// and are neither counted nor announced.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
 	// With unfollow, all of the author's posts leave the feed and its count at once.
@@ -32,7 +32,7 @@ var (
 	// hideFrom does not notify the other user. For them, the author's list looks as if no post had ever been published.
 	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
-	// After unhideFrom, the posts come back into the feeds of those who still follow.
+	// After unhideFrom, the posts come back into the feeds of the users who still follow.
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 

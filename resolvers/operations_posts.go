@@ -82,7 +82,7 @@ func (c *call) draft(ctx context.Context, body string, parentID *string, mention
 			return draft, err
 		}
 	}
-	// Keys, because the commit looks these users up together with those that the body mentions.
+	// Mentions has keys, because the commit looks these users up together with the users that the body mentions.
 	for _, id := range mentions {
 		key, err := services.ParseUserID("mentions", id)
 		if err != nil {

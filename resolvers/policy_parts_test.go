@@ -8,7 +8,7 @@ import (
 )
 
 // The counts of one conversation and of one view follow the viewer's display policy for their source: in a list, by ID, and in
-// the payload of a mutation after the policy's.
+// the payload of a mutation after the policy has changed.
 func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	a := newAPI(t)
 	talk := a.talk("GROUP", "alice", "bob", "carol")

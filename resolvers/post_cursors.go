@@ -10,9 +10,9 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor belongs to one
-// post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user. Each
-// list has its own number, none of them in cursorKind, so that a like's cursor is refused in a list of comments.
+// The kinds of the cursors of a post's lists, beside the kinds for conversations and for the viewer's lists. A cursor belongs to
+// one post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user.
+// Each list has its own number, which no cursorKind has, so that a like's cursor is refused in a list of comments.
 const (
 	commentCursor = 19
 	likeCursor    = 20

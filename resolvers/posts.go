@@ -20,7 +20,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	if err != nil {
 		return services.Engagement{}, err
 	}
-	// Called only if the counts of this post were not read yet.
+	// together is called only if the counts of this post were not read yet.
 	together := func() []services.PostID {
 		ids := make([]services.PostID, len(post.Together))
 		for i, other := range post.Together {
@@ -58,7 +58,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil || !found {
 		return nil, err
 	}
-	// Together are the parents that were read with it: a field that is requested of one is read for all.
+	// parent.Together has the parents of the same read: a field that is requested of one parent is read for all.
 	shown := graphPost(parent.Post, parent.By, parent.Together)
 	return &shown, nil
 }
@@ -73,7 +73,7 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 			found, err := dataloader.From(ctx).Answers(ctx, page, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
 				return r.Feed.Answers(ctx, viewer, pages)
 			})
-			// All answers on all posts of the page, not only those of this post.
+			// Together has all answers on all posts of the page, and not only the answers on this post.
 			together = found.Together
 			return found.AnswerList, err
 		},
@@ -160,8 +160,8 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if len(cursors) > 0 {
 		info.StartCursor, info.EndCursor = &cursors[0], &cursors[len(cursors)-1]
 	}
-	// The position of the last row that was read, which may be hidden from the viewer: without it the next page would begin at
-	// the same rows.
+	// The end cursor is the position of the last row that was read, which may be hidden from the viewer. Otherwise the next page
+	// would begin at the same rows.
 	if list.More {
 		cursor := of.text(post.Key, list.Next)
 		info.EndCursor = &cursor

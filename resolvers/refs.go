@@ -15,8 +15,8 @@ import (
 	"tidings/services/refs"
 )
 
-// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. Both are
-// done here for all operations: IDs by ref are replaced by IDs before the operation reads its input.
+// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. For all
+// operations, IDs by ref are replaced by IDs before the operation reads its input.
 
 // maxRefs bounds the refs in one input: they are found with one statement.
 const maxRefs = 500
@@ -107,8 +107,8 @@ func eachOf(list []string, field string, replace func(field, id string) (string,
 	return ids, nil
 }
 
-// refsIn are the refs in the IDs of an input. INVALID for a malformed one. It is eachID with a function that replaces
-// nothing. A batch calls it to find the refs of many events with one statement, before any of them is resolved.
+// refsIn are the refs in the IDs of an input. The error is INVALID for a malformed ref. refsIn calls eachID with a function that
+// replaces nothing. A batch calls refsIn to find the refs of many events with one statement, before any of them is resolved.
 func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error) {
 	err = n.eachID(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
@@ -123,10 +123,10 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 	return list, err
 }
 
-// resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an
-// object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs. Afterwards
-// the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID. byRef
-// reports whether there was a ref. After an error some may have been replaced.
+// resolve replaces the refs in the IDs of an input. The error is NOT_FOUND for a ref without an object, and, in the same words,
+// for an object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
+// Afterwards the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID.
+// byRef reports whether there was a ref. After an error some refs may have been replaced.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) (byRef bool, err error) {
 	// Most inputs have no refs, and need only one pass over their IDs.
 	list, err := fields.refsIn(input)
@@ -250,7 +250,7 @@ func (r *Resolver) addVisible(ctx context.Context, viewer services.UserID, kind 
 		}
 		addFound(seen, kind, visible.posts)
 		addFound(seen, kind, visible.shows)
-	// Only conversations that the viewer is in.
+	// ByID returns only conversations that the viewer is in.
 	case services.ConversationType:
 		states, err := r.Chat.ByID(ctx, viewer, numbersAs[services.ConversationID](numbers))
 		addFound(seen, kind, states)

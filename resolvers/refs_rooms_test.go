@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// A user can join a ROOM by its ref. Every other argument answers a non-member as if there were no such ROOM.
+// A user can join a ROOM by its ref. To a user who is no member, every other argument answers as if the ROOM did not exist.
 func TestTheRefOfARoomOnlyLetsUsersJoin(t *testing.T) {
 	a := newAPI(t)
 	made := a.mustHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)

@@ -11,7 +11,7 @@ import (
 // show returns errKnown. relay has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a
 // time: while the client is slow, the source conflates further changes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
-	// Without a buffer: an event that waits here would be older than the newest state of the source.
+	// The channel has no buffer, because an event that waits in a buffer would be older than the newest state of the source.
 	shown := make(chan E)
 	go func() {
 		defer cancel()

@@ -90,9 +90,9 @@ type Resolver struct {
 	Sources dataloader.Sources
 }
 
-// Badges are the badges of users, as badge.Service has them. Tests put their own in its place. The interface has the methods
-// that resolvers call and no more. States that Read returns may be shared with other readers, so a caller that changes one
-// copies it first.
+// Badges are the badges of users, as badge.Service has them. Tests put another implementation in its place. The interface has
+// only the methods that resolvers call. States that Read returns may be shared with other readers, so a caller that changes a
+// state copies it first.
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
@@ -129,7 +129,7 @@ type (
 )
 
 // viewer is the user of the request's token, which needs the scope viewer. A user who asks for the first time is created. An
-// erased user is refused here, because every field of the viewer calls it.
+// erased user is refused here, because every field of the viewer calls this method.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.bearerUser(ctx)
 	if err != nil {

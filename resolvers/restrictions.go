@@ -69,7 +69,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	if err != nil {
 		return nil, err
 	}
-	// The cursors are those of all rows, also of one that is not shown, so that the next page goes on behind it.
+	// All rows have a cursor, also a row that is not shown, so that the next page begins after it.
 	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, restriction := range list {
 		edge := graph.RestrictionEdge{

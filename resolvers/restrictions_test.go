@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// about sends a mutation, whose input is a user, as a viewer.
+// about sends, as a viewer, a mutation whose input is a user.
 func (a *api) about(key, mutation, user string) answer {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
@@ -19,7 +19,7 @@ func (a *api) about(key, mutation, user string) answer {
 		map[string]any{"i": map[string]any{"userId": user}})
 }
 
-// Each mutation returns its user and the viewer's badges after it.
+// Each mutation returns the user in its input, and the viewer's badges after the mutation.
 func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a := newAPI(t)
 	a.about("alice", "follow", "user:bob")
@@ -119,7 +119,7 @@ func TestMutesUntilATime(t *testing.T) {
 	}
 }
 
-// Each restriction can be set by an event, with the errors of the mutation.
+// An event can set each restriction, with the same errors as the mutation.
 func TestRestrictionsAsEvents(t *testing.T) {
 	a := newAPI(t)
 	on := func(verb, as, user string) event {
@@ -168,7 +168,7 @@ func TestABlockOnPosts(t *testing.T) {
 	a.wantPanel("alice", "bob takes the like back", "MENTION 1", "MENTION 1", "COMMENT 1")
 }
 
-// The DIRECT conversation of the two is closed for both and counts for neither. Creating it again opens it.
+// A block closes the DIRECT conversation of the two users for both, and it counts for neither. Creating it again opens it.
 func TestABlockClosesTheConversation(t *testing.T) {
 	a := newAPI(t)
 	create := func(key, other string) answer {

@@ -34,7 +34,7 @@ func (a *api) schedule(key string, in time.Duration) string {
 	return id
 }
 
-// A show through its life, as its host and others see it: each answer is the show at that time, and so is node().
+// In each phase of a show, every answer and node() return the show as it is at that time, for its host and for others.
 func TestAShowThroughItsLife(t *testing.T) {
 	a := newAPI(t)
 	planned := a.Clock.Now().Add(time.Hour)
@@ -163,8 +163,8 @@ func TestRemindersOfABlockedHost(t *testing.T) {
 	a.wantPanel("bob", "unblocking him", "REMINDER 1")
 }
 
-// A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows are as
-// reported.
+// A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows end up in
+// the reported states.
 func TestIngestOfShows(t *testing.T) {
 	a := newAPI(t)
 	show, second, others := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour), a.schedule("carol", time.Hour)
@@ -222,8 +222,8 @@ func TestIngestOfShows(t *testing.T) {
 	}
 }
 
-// A session freezes a show's status and times on the edge. The node is the show as it is now, the same as by its ID, on a
-// compiled board and on an executed one.
+// A session freezes a show's status and times on the edge. The node of the edge is the show as it is now, equal to node() by its
+// ID. Both hold on a compiled board and on an executed one.
 func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)

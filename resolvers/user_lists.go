@@ -10,9 +10,10 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is of
-// one user: the kind, the user, and the position. Clients keep cursors, so the order here never changes. They are bytes and no
-// cursorKind, because these cursors are longer: the owner of the list has 64 bits in them, like the object of any list.
+// These are the kinds of the cursors of a user's lists. Conversations, the viewer's lists and posts have cursors of other kinds.
+// A cursor belongs to one user: it has the kind, the user and the position. Clients keep cursors, so the order here never
+// changes. The kinds are bytes and not of type cursorKind, because these cursors are longer: they hold 64 bits of the list's
+// owner.
 const (
 	followersCursor = 40 + iota
 	followeesCursor
@@ -35,9 +36,9 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 	return page, err
 }
 
-// userPageInfo is the position of a page in its list. cursor is that of an item of the page. If more rows follow, the page ends
-// at the last row that was read, which may be hidden from the viewer. If the end cursor were that of the last visible item, a
-// page whose rows are all hidden would have none, and a client could never get past them.
+// userPageInfo is the position of a page in its list. cursor returns the cursor of the i-th item of the page. If more rows
+// follow, the page ends at the last row that was read, which may be hidden from the viewer. If the page ended at the last visible
+// item, a page of hidden rows would have no end cursor, and a client could never get past these rows.
 func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
@@ -74,7 +75,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	if err != nil {
 		return nil, err
 	}
-	// The position is the user ID, the order of the index: a follow that is made between two pages moves no other row.
+	// The position is the user ID, in the order of the index. A follow that is made between two pages moves no other row.
 	cursorAt := func(i int) *string {
 		cursor := positionText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
 		return &cursor
@@ -111,7 +112,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 		shown.Edges[i] = graph.PostEdge{Cursor: positionText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
 	}
 	shown.PageInfo = userPageInfo(publishedCursor, page, list.UserList, func(i int) *string { return &shown.Edges[i].Cursor })
-	// A feed says why it ends; this one ends because there are no more posts.
+	// A feed says why it ends; this list ends because there are no more posts.
 	if !list.More {
 		end := services.EndOfFeed
 		shown.End = &end
@@ -119,7 +120,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	return shown, nil
 }
 
-// showsOf makes a page of the shows that a user hosts: all shows, also those that are over or cancelled, the newest ID first.
+// showsOf makes a page of the shows that a user hosts: all shows, also shows that are over or cancelled, the newest ID first.
 func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.ShowConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 const profileQuery = `query($id: ID!) { node(id: $id) { ... on User { key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 	followers { edges { node { key } } } followees { edges { node { key } } } posts { edges { node { id } } end } shows { edges { node { id host { key } } } } } } }`
 
-// profile is a user as a viewer sees them, in one line.
+// profile describes a user in one line, as a viewer sees the user.
 func (a *api) profile(key, user string) string {
 	a.t.Helper()
 	got := a.must(key, profileQuery, map[string]any{"id": "user:" + user})
@@ -39,8 +39,8 @@ func (a *api) profile(key, user string) string {
 	return line.String()
 }
 
-// A viewer with relations to a user sees them and the user's lists; a stranger sees only the lists. A viewer who is blocked, or
-// from whom the user hides, sees the profile of a user without posts and relations. A user who hides from the viewer is in no
+// A viewer with relations to a user sees these relations and the user's lists; a stranger sees only the lists. A viewer who is
+// blocked, or from whom the user hides, sees the profile without posts and relations. A user who hides from the viewer is in no
 // list.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
@@ -80,7 +80,7 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("a block ends the follows", "dan", "bob", "followers: carol; followees: carol; posts: + +; shows: +; ")
 }
 
-// A page continues after the position where the last one ended, even if the item there is gone.
+// A page continues after the position where the last page ended, even if the item at that position is gone.
 func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")

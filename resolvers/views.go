@@ -16,8 +16,8 @@ func graphView(view views.Unread) graph.View {
 }
 
 // viewText prints a position in a viewer's list of views, which is in the order of code and ID: the viewer, the code, a zero
-// byte, the ID. Neither text contains a zero byte. A view has no number, so its name is the position; names are short, which
-// bounds the cursor.
+// byte, the ID. Neither text contains a zero byte. A view has no number, so the position contains its name. Names are short, so
+// the cursor is short too.
 func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
@@ -38,8 +38,8 @@ func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	return view, nil
 }
 
-// views makes a page of the views that the viewer has touched. codes are required: an application has many views, of which a
-// page shows some kinds.
+// views makes a page of the views that the viewer has touched. codes are required, because an application has many views, and a
+// page shows only some kinds of them.
 func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.ViewConnection, error) {
 		return r.readViews(ctx, viewer, codes, size, after)
@@ -51,8 +51,8 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
-// readViews reads the page after a view, with the views of some codes. The list is in the order of the key, so the position is
-// the last view. A view that is touched between two pages keeps its place.
+// readViews reads the page after a view, with the views of some codes. The list is in the order of the key, so the position after
+// a page is its last view. A view that is touched between two pages keeps its place.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {

@@ -28,9 +28,9 @@ type visible struct {
 	hidden map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
 
-// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People themselves
-// are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many keys there
-// are. Deleted posts are absent already, so that no caller has to check a flag.
+// visible reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
+// themselves are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many
+// keys there are. Deleted posts are absent already, so that no caller has to check a flag.
 func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
@@ -61,8 +61,8 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	return seen, nil
 }
 
-// hidden returns which of some authors hide their posts and shows from the viewer, who is never hidden from themselves. The
-// answer is from SQL: a block must hold for the next read, on every node.
+// hidden returns the authors, among the given ones, who hide their posts and shows from the viewer. The viewer is never among
+// them. The answer is from SQL: a block must hold for the next read, on every node.
 func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {

@@ -16,8 +16,8 @@ import (
 // in its items take one read for each kind.
 
 // wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
-// it. A field may be there several times, under aliases and in several parents: the code that looks ahead decides which of them
-// are its own.
+// it. A field may be there several times, under aliases and in several parents: the code that looks ahead decides which of these
+// fields belong to its list.
 type wanted map[string][]*ast.Field
 
 type wantedKey struct{}
@@ -138,8 +138,8 @@ func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cut shortens a page that was read with a larger size to its first edges, and gives it the end of a page of that size. The
-// edges that are cut off exist, so a next page does too, even if the larger page has none.
+// cut shortens a page that was read with a larger size to its first edges, and moves its end cursor to the last edge that is
+// left. The edges that are cut off exist, so there is a next page, even if the larger page was the last one.
 func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges

@@ -11,14 +11,14 @@ import (
 	"tidings/services/webhooks"
 )
 
-// webhookStates are the states by the words that services/webhooks has for them. A state that is missing here would be an
+// webhookStates maps the names of states in services/webhooks to the states of the API. A state that is missing here would be an
 // empty word, which no client knows.
 var webhookStates = map[string]graph.WebhookState{
 	"ok": graph.WebhookStateOk, "down": graph.WebhookStateDown, "gone": graph.WebhookStateGone, "idle": graph.WebhookStateIdle,
 }
 
-// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown. Waiting and dead are counted for
-// all nodes.
+// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown. The counts Waiting and Dead cover all
+// nodes.
 func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhook, error) {
 	list, err := r.Webhooks.Endpoints(ctx, name)
 	shown := make([]graph.Webhook, len(list))

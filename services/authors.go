@@ -47,10 +47,10 @@ func (t Thresholds) Check() error {
 // each follow.
 const staysNum, staysDen = 4, 5
 
-// Mode is the next mode of an author from the present mode and the number of followers: up at a threshold, and down again only
-// below 80 % of it.
+// Mode is the next mode of an author, given the present mode and the number of followers. It rises at a threshold, and falls
+// again only below 80 % of the threshold.
 func (t Thresholds) Mode(now AuthorMode, followers int) AuthorMode {
-	// In whole numbers: a rounding would let two nodes decide differently at the threshold.
+	// The comparison is in whole numbers: rounding could let two nodes decide differently at the threshold.
 	reaches := func(mode AuthorMode, threshold int) bool {
 		return followers >= threshold || now >= mode && followers*staysDen >= threshold*staysNum
 	}

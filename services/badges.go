@@ -117,7 +117,7 @@ const staleMark = 9_000_000_000_000_000
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleMark)
 	if !at.IsZero() {
-		// In units of 10 us, so that the half keeps its 16 digits and its leading 9; callers keep two times 10 us apart.
+		// The time is in units of 10 us, so that the half keeps its 16 digits and its leading 9; callers keep two times 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
 	}
 	return Version(own, shared)

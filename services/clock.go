@@ -39,8 +39,8 @@ const (
 
 // IDClock is a hybrid clock. It makes post IDs that rise strictly on this node, even if the machine's clock is set back, and that
 // are greater than every ID this node has seen. If the machine's clock is known to be off, the IDs follow the database's clock,
-// which all nodes share. Two nodes differ in their node bits; if chance gives both the same, the primary key of the posts rejects
-// the duplicate. It is safe for concurrent use.
+// which all nodes share. Two nodes differ in their node bits; if chance gives both the same bits, the primary key of the posts
+// rejects the duplicate. It is safe for concurrent use.
 type IDClock struct {
 	clock Clock
 	node  PostID
@@ -95,6 +95,6 @@ func (c *IDClock) Observe(id PostID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Without the foreign node's bits: Next adds this node's.
+	// The foreign node's bits are cleared: Next adds this node's.
 	c.last = max(c.last, id&^(1<<idNodeBits-1))
 }

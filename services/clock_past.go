@@ -28,7 +28,7 @@ func (p *pastIDs) keep(first, last PostID) {
 
 // NextAt makes an ID of a moment in the past, to the millisecond. IDs of one millisecond rise in the order of the calls; a full
 // millisecond continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A caller that
-// needs an ID greater than those in a table reads the table's last one, and calls After.
+// needs an ID greater than all IDs in a table reads the table's last ID, and calls After.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After returns this ID, or if it is not greater than taken, the next ID after taken, with the node bits of this one.
+// After returns this ID, or if it is not greater than taken, the next ID after taken, with the node bits of this ID.
 func (id PostID) After(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {
@@ -53,7 +53,7 @@ func (id PostID) After(taken PostID) PostID {
 	return taken&^node + 1<<idNodeBits | id&node
 }
 
-// OfMillisecond returns the least ID of this one's millisecond, and the least ID of the next.
+// OfMillisecond returns the least ID of this ID's millisecond, and the least ID of the next millisecond.
 func (id PostID) OfMillisecond() (first, next PostID) {
 	first = id &^ (PostsAMillisecond - 1)
 	return first, first + PostsAMillisecond

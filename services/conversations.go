@@ -63,8 +63,8 @@ func ParseMessageID(field, id string) (MessageID, error) {
 }
 
 // Membership is one user's own state in a conversation, a versioned field. Base, K, Mentions and the flags are absolute and
-// belong together: those with the greater Version are newer. ReadSide, which means that the conversation is counted when read,
-// has a version of its own, WayVersion. Head only grows.
+// belong together: the values with the greater Version are newer. ReadSide, which means that the conversation is counted when
+// read, has a version of its own, WayVersion. Head only grows.
 type Membership struct {
 	Conversation ConversationID
 	User         UserID
@@ -80,9 +80,9 @@ type Membership struct {
 	ReadSide     bool
 	WayVersion   int64
 
-	// Set if messages leave the count because of their age. AgedOn is the day (since 1970) as of which the messages that had
-	// left are excluded from Base, K and Mentions as if they had been read; LeavesOn is the day on which the next one leaves.
-	// 0: none is excluded, none leaves.
+	// These are set if messages leave the count because of their age. AgedOn is the day (since 1970) as of which the messages that
+	// had left are excluded from Base, K and Mentions as if they had been read; LeavesOn is the day on which the next message
+	// leaves. 0 means that no message is excluded, or that none leaves.
 	AgedOn, LeavesOn int64
 }
 

@@ -24,7 +24,7 @@ const (
 	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer, try again later
 	Internal        Code = "INTERNAL"        // our fault: the cause is in the log
 
-	// The two codes of automatic persisted queries, with the names that Apollo's clients know.
+	// These are the two codes of automatic persisted queries, with the names that Apollo's clients know.
 	PersistedQueryNotFound     Code = "PERSISTED_QUERY_NOT_FOUND"     // the hash is not known here: send the text with it
 	PersistedQueryNotSupported Code = "PERSISTED_QUERY_NOT_SUPPORTED" // hashes are not accepted: send texts
 )
@@ -37,7 +37,7 @@ var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, Rate
 type Error struct {
 	Code       Code
 	Message    string
-	Argument   string        // the argument, header or part of the request at fault; "": the message begins with it, or there is none
+	Argument   string        // the argument, header or part of the request at fault; "": the message begins with the argument, or none is at fault
 	Reason     string        // the fault as one word; "" if there is no word for it
 	Limit      int           // the most that is allowed; 0: there is no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
@@ -70,7 +70,7 @@ const (
 	ReasonOff     = "OFF"     // the request needs a part of the server that is not switched on
 )
 
-// reason is the word that clients branch on: an error with a limit needs none of its own.
+// reason is the word that clients branch on. An error with a limit and without a Reason has ReasonLimit.
 func (e *Error) reason() string {
 	if e.Reason == "" && e.Limit != 0 {
 		return ReasonLimit
@@ -118,9 +118,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf. A message that begins with an
-// argument and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N": both become
-// the extensions argument and limit.
+// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf. A message that begins with an argument
+// and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N". The argument and the limit
+// become the extensions of these names.
 func Errorf(code Code, format string, args ...any) error {
 	return newError(code, nil, format, args)
 }
@@ -159,7 +159,7 @@ func About(argument string, err error) error {
 	return &about
 }
 
-// CodeOf is the code of an error: that of the Error within it, INTERNAL for any other, "" for nil.
+// CodeOf returns the code of the Error within an error, INTERNAL for any other error, and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

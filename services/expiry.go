@@ -100,7 +100,7 @@ func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	return max(1, PostIDAt(e.Since(source, today))) - 1
 }
 
-// AgedAnnouncements returns a reader's state in the announcements with items that are too old treated as read.
+// AgedAnnouncements returns a reader's state in the announcements in which announcements that are too old count as read.
 func (e SourceExpiry) AgedAnnouncements(state AnnouncementState, today int64) AnnouncementState {
 	if e.Expires(SourceAnnouncements) {
 		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)
@@ -126,8 +126,8 @@ func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Secon
 
 // DayCounts are the numbers of unread items by day, from the newest item's day backwards.
 type DayCounts struct {
-	Older int   // items of days before those of Days
-	Day   int64 // of Days[0], since 1970; that of Days[i] is i days earlier
+	Older int   // items of days before the days of Days
+	Day   int64 // the day of Days[0], since 1970; Days[i] is i days earlier
 	Days  [MaxExpiryDays + 1]int
 }
 

@@ -19,14 +19,14 @@ type Item struct {
 	Loose     bool   // At may be the time of a part of the item that does not count
 }
 
-// Digest is what arrived while a user was away.
+// Digest summarizes the items that arrived while a user was away.
 type Digest struct {
 	Since   time.Time // the zero time: this is the user's first visit
 	Parts   []DigestPart
-	Authors []UserID // the followed authors with the most posts in that time, at most three
+	Authors []UserID // the followed authors with the most posts since then, at most three
 }
 
-// DigestPart is the number of items from one source in that time, seen or not.
+// DigestPart is the number of items from one source that arrived since Digest.Since, seen or not.
 type DigestPart struct {
 	Source Source
 	Part   string // the category or type, if the source has several

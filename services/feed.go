@@ -15,7 +15,7 @@ const (
 // PostKinds lists every kind.
 var PostKinds = []PostKind{PostKindPost, PostKindComment, PostKindReply}
 
-// AnswerKind is the kind of an answer to a post of this kind.
+// AnswerKind is the kind of an answer to a post of kind k.
 func (k PostKind) AnswerKind() PostKind {
 	if k == PostKindPost {
 		return PostKindComment
@@ -54,19 +54,19 @@ const MaxBodyCharacters = 5000
 // CheckBody reports whether a text is valid as the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists. The count of new posts goes as far, or farther if the cap is
+// Retention is how many of the newest posts a home feed lists. The count of new posts covers as many posts, or more if the cap is
 // higher. It includes the posts that other posts have pushed off the list.
 const Retention = 300
 
-// FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts and those
-// from before the follow are listed and do not count.
+// FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts, and posts
+// from before the follow, are listed and do not count.
 type FeedEntry struct {
 	Post   PostID
 	Author UserID
 	Counts bool
 }
 
-// FollowedAuthor is a followed author that a reader's document names, because the node cache holds what they publish: the posts
+// FollowedAuthor is a followed author that a reader's document names, because the node cache holds the author's items: the posts
 // of a huge author, the shows of a host. Items not newer than Since are listed and do not count. No item of a Quiet host counts.
 type FollowedAuthor struct {
 	Author UserID

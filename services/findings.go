@@ -18,5 +18,5 @@ type Finding struct {
 	Severity Severity
 	Subject  string // the checked part, in one to three words: "database"
 	Text     string // the finding, without secrets
-	Advice   string // what to do about it; "" when it is fine
+	Advice   string // the operator's next step; "" when the severity is Fine
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AcceptsGzip reads the values of Accept-Encoding as RFC 9110 defines it: gzip by its name, else by *, is accepted unless its
-// weight is 0.
+// AcceptsGzip reports whether the values of Accept-Encoding accept gzip, by RFC 9110: gzip, by its name or else by *, is accepted
+// unless its weight is 0.
 func AcceptsGzip(values []string) bool {
 	accepted := false
 	for _, item := range ListItems(values) {
@@ -24,7 +24,7 @@ func AcceptsGzip(values []string) bool {
 	return accepted
 }
 
-// zeroWeight reports whether a parameter such as "q=0.0" rules its coding out. A weight that cannot be parsed does so too.
+// zeroWeight reports whether a parameter such as "q=0.0" rules its coding out. A weight that cannot be parsed rules it out too.
 func zeroWeight(parameter string) bool {
 	_, value, found := strings.Cut(strings.ReplaceAll(parameter, " ", ""), "q=")
 	if !found {

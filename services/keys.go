@@ -73,7 +73,7 @@ func EscapeKey(key string) string {
 	return key
 }
 
-// AppendEscapedKey appends what EscapeKey returns.
+// AppendEscapedKey appends the output of EscapeKey.
 func AppendEscapedKey(to []byte, key string) []byte {
 	const hex = "0123456789ABCDEF"
 	start := 0

@@ -19,7 +19,7 @@ type User struct {
 // ID is the user's global id.
 func (u User) ID() string { return GlobalID(UserType, u.Key) }
 
-// FollowMode says which items of a followed user count in the follower's badges. In every mode all of them are listed.
+// FollowMode says which items of a followed user count in the follower's badges. In every mode all items are listed.
 type FollowMode int
 
 // The modes of follows.
@@ -29,8 +29,8 @@ const (
 	FollowNone                       // nothing counts
 )
 
-// Edge is one follow. Posts published after Since count for the follower, and so do shows that go live after Followed, unless Mode is
-// FollowNone. Older ones are listed only.
+// Edge is one follow. Posts published after Since count for the follower, and so do shows that go live after Followed, unless Mode
+// is FollowNone. Older posts and shows are only listed.
 type Edge struct {
 	Follower UserID
 	Followee UserID
@@ -134,7 +134,7 @@ func CheckText(field, text string, least, most int) error {
 	if !utf8.ValidString(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", field)
 	}
-	// PostgreSQL refuses NUL in a text, SQLite stores it: here both refuse it.
+	// PostgreSQL refuses NUL in a text, SQLite stores it: this check refuses it for both.
 	for i := range len(text) {
 		if text[i] == 0 {
 			return Errorf(Invalid, "%s: has a NUL character", field)

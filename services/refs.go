@@ -55,8 +55,8 @@ func IsRef(id string) bool {
 	return strings.HasPrefix(rest, refPrefix) && slices.Contains(RefTypes, kind)
 }
 
-// ParseRef parses an ID of which IsRef is true: the output of Ref.GlobalID, and no other way of writing it. field names the
-// argument in the error, which is INVALID.
+// ParseRef parses an ID for which IsRef is true. It accepts only the form that Ref.GlobalID returns. field names the argument in
+// the error, which is INVALID.
 func ParseRef(field, id string) (Ref, error) {
 	kind, rest, _ := strings.Cut(id, ":")
 	text, err := UnescapeKey(strings.TrimPrefix(rest, refPrefix))

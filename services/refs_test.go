@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// An object has one ID by its number and one by its ref; both are read back.
+// The ID of an object with a number and the ID of a ref are both read back, and are told apart.
 func TestObjectsAndRefsAreReadBack(t *testing.T) {
 	for _, kind := range RefTypes {
 		for _, number := range []uint64{1, 77, 5<<31 | 1, 1<<32 - 1} {

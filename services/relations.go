@@ -25,7 +25,7 @@ type UserPage struct {
 // ListStart is before every item of a list.
 const ListStart uint64 = math.MaxInt64
 
-// List is a page of a list. With More, the next page begins after Next.
+// List is a page of a list. If More is true, the next page begins after Next.
 type List[P comparable, T any] struct {
 	Items []T
 	More  bool

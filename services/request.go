@@ -20,14 +20,15 @@ type EventRequest interface {
 	WriteEvents(write func(to []byte, event any) []byte)
 }
 
-// Consumer receives from a channel without a goroutine of its own: it never waits, but is woken. It has one channel.
+// Consumer receives from a channel without a goroutine of its own: it never waits for a value, but is woken by Wake. A consumer
+// has one channel.
 type Consumer interface {
 	// Wake says that the channel has a value or was closed. The caller's goroutine also serves others, so Wake does not wait. The
 	// first call may come before the consumer has the channel. Two calls may stand for one value, if the second value replaced
 	// the first: the consumer receives without waiting, and takes an empty channel for "nothing new".
 	Wake()
-	// OnEnd sets the Ender of the consumer's channel. The consumer calls its End once, when it wants no more values; at once if
-	// it has ended already.
+	// OnEnd sets the Ender of the consumer's channel. The consumer calls channel.End once: when it wants no more values, or at once
+	// if the consumer has already ended.
 	OnEnd(channel Ender)
 }
 

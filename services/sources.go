@@ -23,7 +23,8 @@ const (
 // source must come last.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard, SourceViews}
 
-// MentionsPart names the part of CONVERSATIONS with the messages that mention the user. They are in the whole as well.
+// MentionsPart names the part of CONVERSATIONS with the messages that mention the user. The total of CONVERSATIONS includes these
+// messages.
 const MentionsPart = "MENTIONS"
 
 // PartName is the name of a part of the badges: SOURCE, or SOURCE:PART for a source with several parts.
@@ -34,11 +35,11 @@ func PartName(source Source, part string) string {
 	return string(source) + ":" + part
 }
 
-// InTotal reports whether a source is in the total by default, for users who have not chosen. Views are not: they were added
+// InTotal reports whether a source is in the total by default, for users who have not chosen. SourceViews is not: it was added
 // later, and an upgrade must not raise the number on anyone's icon.
 func (s Source) InTotal() bool { return s != SourceViews }
 
-// CountField is a field of the badges that is the one count of a source.
+// CountField is a field of the badges with the only count of a source.
 type CountField struct {
 	Source Source
 	Name   string // in the schema
@@ -160,7 +161,7 @@ type AnnouncementState struct {
 type ViewsState struct {
 	Version uint64 // rises with every change; 0 is before the user's first touch of a view
 	Unread  int
-	More    bool // the true count is Unread or more: of one view no more than DisplayCap + 1 are counted
+	More    bool // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
 }
 
 // SegmentState is the segments of a user.
@@ -175,10 +176,10 @@ type ConversationSums struct {
 	Mentions int             // unread mentions, over all conversations
 	ReadSide []ReadSidePlace // the conversations counted when read, without the muted ones
 	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
-	Version  uint64          // differs after each change of the list, except messages in those counted when read; 0 if it is not known
+	Version  uint64          // differs after each change of the list, except messages in conversations counted when read; 0 if it is not known
 
-	// The node's state of ReadSide at rendering: the unread messages above the positions, the sum of the last sequences, which
-	// rises with each message, and whether some are unknown.
+	// The node's state of ReadSide at rendering: the unread messages above the positions; the sum of the last sequences, which rises
+	// with each message; whether the node does not know the last sequences of some conversations.
 	ReadUnread   int
 	ReadSequence uint64
 	ReadBehind   bool

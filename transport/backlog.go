@@ -10,8 +10,8 @@ import (
 // exceed a limit, clients get a shorter deadline.
 
 const (
-	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and
-	// its encoded text.
+	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The answers take about twice as much memory: their data and
+	// their encoded texts.
 	backlogLimit = 128 << 20
 	// hurriedTimeout is the write deadline of a long answer whose write begins while the backlog is over its limit. Data that fits
 	// into the network buffers of both sides is still written at once.
@@ -34,7 +34,7 @@ func (b *backlog) enter(answer int) {
 	}
 }
 
-// leave removes an answer. Its length must be the one that was passed to enter.
+// leave removes an answer from the count. The length of the answer must be the one that was passed to enter.
 func (b *backlog) leave(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(-int64(answer))
@@ -44,7 +44,7 @@ func (b *backlog) leave(answer int) {
 // within returns the time that the write of an answer may take, at most usual. It is called after enter, so that the answer
 // itself is in the sum. An answer whose write began before the backlog grew keeps its longer deadline.
 func (b *backlog) within(answer int, usual time.Duration) time.Duration {
-	// A small answer does not wait for its client and keeps its time.
+	// A small answer does not wait for its client and keeps the usual time.
 	if answer > smallAnswer && b.waiting.Load() > b.limit {
 		return min(usual, hurriedTimeout)
 	}

@@ -17,14 +17,14 @@ const (
 )
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of variables.
-// One unit is about a microsecond of the server's time. It is computed once for a document; for each request, in then applies the
-// variables and does not walk the document again. All sums stop at maxCount, so that none overflows.
+// One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, the method in
+// applies the variables, and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
 	fixed   int
 	perItem []perItem
 }
 
-// perItem is a cost for each item of a list. Nested lists nest their costs: each may have multiples of its own.
+// perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
 //
 // If the number of items is a literal of first or a default, and the cost of each item is fixed, times makes a fixed cost
 // instead.
@@ -70,14 +70,14 @@ func (c cost) times(items amount) cost {
 	return cost{perItem: []perItem{{items, c}}}
 }
 
-// in returns the number of items for given variables: of a page at most its largest size, of a list argument its length. A value
-// that is not a number counts as absent, and a negative number as 0: the request is refused when the value is read.
+// in returns the number of items for given variables: the size of a page, up to the largest size, or the length of a list argument.
+// A value that is not a number counts as absent, and a negative number as 0: the request is refused when the value is read.
 func (a amount) in(variables map[string]any) int {
 	items := a.of(a.value, variables)
 	switch {
 	case a.last != nil && a.value == nil:
 		items = a.of(a.last, variables)
-	case a.last != nil: // only the resolver knows which of the two applies
+	case a.last != nil: // only the resolver knows whether first or last applies
 		items = max(items, a.of(a.last, variables))
 	}
 	return items
@@ -154,7 +154,7 @@ func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 			sum.add(c.field(one, page))
 		case *ast.InlineFragment:
 			sum.add(c.selections(one.SelectionSet, page))
-		// A fragment is walked at each spread. Shape has bounded the fields after expansion, and with them this walk.
+		// A fragment is walked at each spread. This walk is bounded, because Shape has bounded the number of fields after expansion.
 		case *ast.FragmentSpread:
 			if one.Definition != nil {
 				sum.add(c.selections(one.Definition.SelectionSet, page))
@@ -169,7 +169,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
 	}
-	// The weight is that of the type that declares the field: an interface and its types may have different weights.
+	// The type that declares the field determines the weight: an interface and its types may have different weights.
 	weight, named := c.weights[field.ObjectDefinition.Name+"."+field.Name]
 	// A leaf costs its own weight, however large its value.
 	if len(field.SelectionSet) == 0 {
@@ -190,7 +190,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		own = page // in a subscription to a list, the field above has the argument first
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
-		// Lists below have numbers of their own, which this list's number multiplies and does not replace.
+		// The lists below have their own numbers of items. The number of this list multiplies them and does not replace them.
 		items := c.selections(field.SelectionSet, nil)
 		items.fixed += weight
 		return items.times(*own)
@@ -208,8 +208,8 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	return below.times(elementsOf(field))
 }
 
-// pageOf returns the number of items of a connection: that of its argument first, or of last if it is paged from its end. It is
-// nil for a field without the argument first.
+// pageOf returns the number of items of a connection: the value of its argument first, or of last if the connection is paged from
+// its end. The result is nil for a field without the argument first.
 func pageOf(field *ast.Field) *amount {
 	definition := field.Definition.Arguments.ForName("first")
 	if definition == nil {

@@ -120,7 +120,7 @@ func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
 			}
 		}
-		w.schema.hub.publish(1) // and the workers end when there is no work
+		w.schema.hub.publish(1) // the workers end when there is no work left
 		synctest.Wait()
 		if got, want := ownGoroutines(t), sockets+9; got != want {
 			t.Errorf("after the events: %d goroutines, want %d", got, want)

@@ -24,7 +24,7 @@ type documentCache struct {
 	byLRU *lru.LRU[string, cachedDocument]
 }
 
-// cachedDocument is an entry. bytes is the amount that add counted for it, and that is subtracted when it leaves.
+// cachedDocument is an entry. add counts bytes for the entry, and the same number is subtracted when the entry leaves.
 type cachedDocument struct {
 	doc   *document
 	bytes int64
@@ -49,7 +49,7 @@ func (c *documentCache) get(text string) *document {
 	return known.doc
 }
 
-// add remembers a document and returns the one to use: if several goroutines have parsed the same text, all get the same
+// add remembers a document and returns the document to use: if several goroutines have parsed the same text, all get the same
 // document. A document larger than the whole cache is not remembered.
 func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentBytes + len(text) + parts*partBytes)

@@ -171,5 +171,5 @@ func (prepared) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
 	return doc, ok
 }
 
-// Add does nothing: documents has its own memory.
+// Add does nothing: documents has its own cache.
 func (prepared) Add(context.Context, string, *ast.QueryDocument) {}

@@ -80,7 +80,7 @@ func (w *frameWriter) changed() {
 	}
 }
 
-// acquire waits for the turn. After nil the caller must call write. The error is ErrCloseSent if nothing may be sent any more.
+// acquire waits for the turn. If it returns nil, the caller must call write. It returns ErrCloseSent if nothing more may be sent.
 func (w *frameWriter) acquire() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *frameWriter) acquire() error {
 	return nil
 }
 
-// tryAcquire takes the turn if nobody has it. After true the caller must call write.
+// tryAcquire takes the turn if nobody has it. If it returns true, the caller must call write.
 func (w *frameWriter) tryAcquire() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *frameWriter) write(opcode int, message []byte, within time.Duration) er
 	return err
 }
 
-// release gives the turn back. over: nothing may be written from then on.
+// release gives the turn back. If over is true, nothing may be written from then on.
 func (w *frameWriter) release(over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,9 +129,9 @@ func (w *frameWriter) release(over bool) {
 	w.changed()
 }
 
-// close sends a close frame. It takes at most controlTime, also for a message that is being written: if that fails, the error is
-// net.ErrClosed. A second call waits for the first, because its caller is about to cut the connection, and then returns
-// ErrCloseSent.
+// close sends a close frame. It takes at most controlTime, including the rest of a message that is being written. If the write of
+// that message fails, the error is net.ErrClosed. A second call waits for the first, because its caller is about to cut the
+// connection, and then returns ErrCloseSent.
 func (w *frameWriter) close(code int, reason string) error {
 	until := deadline(controlTime)
 	w.mu.Lock()
@@ -144,7 +144,7 @@ func (w *frameWriter) close(code int, reason string) error {
 	}
 	w.state = wireClosing
 	w.changed()                        // goroutines that wait for the turn give up
-	_ = w.conn.SetWriteDeadline(until) // also of a write that is under way
+	_ = w.conn.SetWriteDeadline(until) // this also shortens a write that is under way
 	for w.taken {
 		w.wait()
 	}

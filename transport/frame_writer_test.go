@@ -170,8 +170,8 @@ func readFrame(t *testing.T, from io.Reader) (opcode int, payload []byte) {
 	return int(head[0]), payload
 }
 
-// When many goroutines write at the same time, frames arrive whole, those of each goroutine in their order, and each gets its
-// turn.
+// When many goroutines write at the same time, frames arrive whole, the frames of each goroutine arrive in their order, and each
+// goroutine gets its turn.
 func TestWritersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, each = 8, 50

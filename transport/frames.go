@@ -13,7 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// This file reads the frames of a client, by section 5.2 of RFC 6455; frame_writer.go writes those of the server.
+// This file reads the frames of a client, by section 5.2 of RFC 6455; frame_writer.go writes the frames of the server.
 // gorilla/websocket does only the handshake, because its connection keeps a buffer and waits for the next message within a read.
 const (
 	finalBit     = 0x80 // of the first byte: the last frame of its message
@@ -38,7 +38,7 @@ type input struct {
 // inputs are reused: a socket that waits with a watch holds none.
 var inputs = sync.Pool{New: func() any { return new(input) }}
 
-// newInput borrows an input. Of its last user it has only the empty memory for a message.
+// newInput borrows an input. The input keeps only the memory for a message, emptied, from its last user.
 func newInput() *input {
 	in := inputs.Get().(*input)
 	in.from, in.to, in.begun = 0, 0, false

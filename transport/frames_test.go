@@ -119,7 +119,7 @@ func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 	})
 }
 
-// Any bytes end in an error, and take memory for the bytes that arrived and not for an announced length.
+// Reading any bytes ends in an error. It takes memory for the bytes that arrived and not for an announced length.
 func TestAnyBytesEndInAnError(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
@@ -230,7 +230,7 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 	}
 }
 
-// Messages that arrive while the socket closes are dropped, also one that began before.
+// Messages that arrive while the socket closes are dropped, including a message that began before.
 func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(nil, protocol)

@@ -90,7 +90,7 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 			f.loops = newFrontLoops(f, joint)
 		}
 	}
-	// By these hooks the HTTP server takes part in a drain, counts its connections, and learns of charges that the front has made.
+	// Through these hooks the HTTP server takes part in a drain, counts its connections, and learns of charges that the front has made.
 	next.Handler = f.closeWhenDraining(next.Handler)
 	next.ConnState = f.count
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -113,7 +113,7 @@ func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 	})
 }
 
-// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. Serve may be called for
+// Serve serves the connections of a listener until it is closed. It returns the error of the HTTP server. Serve may be called for
 // several listeners. It starts one goroutine for each listener, and one for each connection that is not in a loop.
 func (f *Front) Serve(listener net.Listener) error {
 	// The HTTP server sees a listener that yields only the connections that the front hands on.
@@ -134,7 +134,7 @@ func (f *Front) accept(from *frontListener) {
 	wait := time.Duration(0)
 	for {
 		conn, err := from.Listener.Accept()
-		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() { // as the HTTP server does: no file descriptor is free
+		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() { // no file descriptor is free: wait, as the HTTP server does
 			wait = min(max(2*wait, 5*time.Millisecond), longest)
 			select {
 			case <-time.After(wait):
@@ -204,8 +204,8 @@ func (f *Front) signalWaiters() {
 }
 
 // count counts the connections of the HTTP server. give has counted the connections that are handed on before they left the
-// front, so their StateNew is not counted. setServerState tells them each state of the HTTP server. A hijacked connection belongs to
-// Sockets, which drains it.
+// front, so their StateNew is not counted. count passes each state to a handed connection by setServerState. A hijacked connection
+// belongs to Sockets, which drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
 	one, handed := conn.(*handedConn)
 	switch {
@@ -243,8 +243,8 @@ func (f *Front) Drain(idle time.Duration) {
 	}
 }
 
-// Shutdown drains, closes idle connections after their time, and waits until all requests, also those of the HTTP server, have
-// been answered or ctx has ended. If ctx ends first, it cuts the connections of the front and returns the error of ctx.
+// Shutdown drains, closes idle connections after their time, and waits until all requests, including requests at the HTTP server,
+// have been answered or ctx has ended. If ctx ends first, it cuts the connections of the front and returns the error of ctx.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain(0)
 	f.mu.Lock()
@@ -270,7 +270,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	return f.next.Shutdown(ctx) // after the front's own connections, because these may be handed on until they end
 }
 
-// Close ends all connections at once, also those of the HTTP server. Requests that are being answered are lost.
+// Close ends all connections at once, including the connections of the HTTP server. Requests that are being answered are lost.
 func (f *Front) Close() error {
 	f.close((*frontConn).cut)
 	return f.next.Close()

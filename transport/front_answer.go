@@ -20,7 +20,7 @@ import (
 
 // knownRequest is the meaning of a body. Once remembered, it is shared by all viewers who send the same bytes.
 type knownRequest struct {
-	quick Quick // nil: the executor answers the request, or the HTTP server
+	quick Quick // nil: the executor or the HTTP server answers the request
 	joint any   // the result of JointSchema.Joint; nil: it cannot be answered jointly
 	query bool  // it is a query that the front may answer; false: the HTTP server answers it
 	// The document and the price, for Limits. Neither depends on variables.
@@ -53,8 +53,8 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if err != nil || len(request.Extensions) > 0 {
 		return left
 	}
-	// A trusted document is resolved here, because its text never changes. A request with a hash has an extension, and was left
-	// above.
+	// A trusted document is resolved here, because its text never changes. A request with a hash has an extension, and was left to
+	// the HTTP server above.
 	if keep, err := f.queries.documents.persisted.resolve(request); err != nil || keep != nil {
 		return left
 	}
@@ -93,7 +93,7 @@ type frontRequest struct {
 }
 
 // answer answers one request, or leaves it to the HTTP server. It applies the checks in the order of the HTTP server. It always
-// charges the address; if the executor goes on, a payment names the other checks and charges.
+// charges the address. If the executor answers the request, a payment tells it which checks and charges are done.
 func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	f, q := c.front, c.front.queries
 	address := c.addressOf(h)
@@ -136,8 +136,8 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	if cap(text) <= answerKept {
 		*out = text[:0]
 	}
-	// The executor runs the operation again and reports the error, also for an answer that is too long. The operation was charged
-	// already.
+	// The executor runs the operation again and reports the error, which may be that the answer is too long. The operation was
+	// charged already.
 	if !ok || len(text)-answerHead > c.front.queries.cfg.AnswerLimit {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}

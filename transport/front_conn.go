@@ -28,8 +28,8 @@ const (
 	frontHead = 8 << 10 // bytes of a head
 )
 
-// frontConn is a connection that the front serves. The fields from address to stays belong to its goroutine, or to the runner of
-// its loop. While the goroutine executes an operation, only watch uses ahead and hasAhead.
+// frontConn is a connection that the front serves. The fields from address to handedAnswers belong to its goroutine, or to the
+// runner of its loop. While the goroutine executes an operation, only watch uses ahead and hasAhead.
 type frontConn struct {
 	front *Front
 	conn  net.Conn
@@ -42,7 +42,7 @@ type frontConn struct {
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
 	joint         int // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	handedAnswers int // the number of answers for which it stays with the HTTP server when it is handed on; 0 means 1
+	handedAnswers int // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -111,7 +111,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	}
 }
 
-// wait reads more bytes. It waits up to the idle time for a new request and, if more, up to pause for the rest of one.
+// wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits up to pause for the rest of one.
 // net.ErrClosed means that the connection was closed for a shutdown while it was idle, and that no request was lost.
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
@@ -119,7 +119,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	case more:
 		c.read = deadline(c.front.pause)
 		err = c.conn.SetReadDeadline(c.read)
-	// Without an idle time, only a deadline that watch or a piece of a request has left behind is taken away.
+	// Without an idle time, no deadline is set, and a deadline that watch or a piece of a request has set is removed.
 	case idle <= 0 && !c.read.IsZero():
 		c.read = time.Time{}
 		err = c.conn.SetReadDeadline(c.read)

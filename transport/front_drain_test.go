@@ -48,7 +48,8 @@ func TestFrontDrains(t *testing.T) {
 	}
 }
 
-// A front that hands all connections on, as with a handler around that of Handler for tracing, drains them too.
+// A front that hands all connections on drains them too. Here the schema is no QuickSchema; a handler for tracing around the result
+// of Handler has the same effect.
 func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
 	kept := f.keep()
@@ -162,7 +163,7 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	}
 }
 
-// Connections that are idle for longer than the drain allows are closed, also those that become idle after endsIdle was set.
+// Connections that are idle for longer than the drain allows are closed, even if they become idle after endsIdle was set.
 func TestFrontClosesWhatStaysIdle(t *testing.T) {
 	f := newFronted(t, false, nil)
 	early, late := f.keep(), f.keep()

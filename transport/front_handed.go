@@ -94,7 +94,7 @@ const (
 	handedClosed
 )
 
-// newHanded makes a connection that the front hands on, and that returns after stays answers.
+// newHanded makes a connection that the front hands on, and that returns after handedAnswers answers.
 func newHanded(conn net.Conn, before []byte, handedAnswers int, takeBack func(before []byte) bool) *handedConn {
 	c := &handedConn{Conn: conn, before: before, handedAnswers: handedAnswers, takeBack: takeBack}
 	c.change.L = &c.mu
@@ -119,7 +119,7 @@ func (c *handedConn) setServerState(state http.ConnState) {
 }
 
 // SetReadDeadline sets the deadline. After the last answer, the HTTP server sets a deadline before it waits for a next request,
-// and another one when that request has begun. It may have begun already, if its bytes were read with the last request.
+// and another one when that request has begun. The next request may have begun already, if its bytes were read with the last one.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
 	if !c.state.CompareAndSwap(handedAnswered, handedWaiting) {
 		c.state.CompareAndSwap(handedWaiting, handedReading)
@@ -128,7 +128,7 @@ func (c *handedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// update changes deadline or closed, and wakes up a look that waits for them.
+// update changes deadline or closed, and wakes up a call of look that waits for such a change.
 func (c *handedConn) update(change func()) {
 	if c.takeBack == nil { // look is never called
 		return
@@ -139,7 +139,7 @@ func (c *handedConn) update(change func()) {
 	c.change.Broadcast()
 }
 
-// Close closes the connection, or returns it to the front. A second call, such as that of a shutdown, closes it.
+// Close closes the connection, or returns it to the front. A second call, for instance by a shutdown, closes it.
 func (c *handedConn) Close() error {
 	if c.state.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
 		return nil
@@ -196,8 +196,8 @@ func (c *handedConn) readsBody() bool {
 	return time.Now().Before(c.deadline)
 }
 
-// returns reports whether the connection returns to the front, at a read into room bytes. It does if the HTTP server waits for a
-// request and has read nothing of it.
+// returns reports whether the connection returns to the front, at a read into room bytes. The connection returns if the HTTP
+// server waits for a request and has read nothing of it.
 func (c *handedConn) returns(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.
@@ -227,7 +227,7 @@ type payment struct {
 // paymentKey is the key of a *payment. Its absence means that nothing was charged.
 type paymentKey struct{}
 
-// chargeAddress charges a request to its address, unless the front has done so. By Swap the payment counts for one request: the
+// chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment count for one request only:
 // later requests of a handed connection find it used.
 func (q *queries) chargeAddress(ctx context.Context, address string) error {
 	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.address.Swap(true) {
@@ -236,7 +236,7 @@ func (q *queries) chargeAddress(ctx context.Context, address string) error {
 	return q.cfg.Limits.Address(address)
 }
 
-// chargedOperation reports whether the front has charged the operation. It has if an answer by Quick failed after the charge.
+// chargedOperation reports whether the front has charged the operation. This is so if an answer by Quick failed after the charge.
 func chargedOperation(ctx context.Context) bool {
 	paid, ok := ctx.Value(paymentKey{}).(*payment)
 	return ok && paid.operation

@@ -119,7 +119,7 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	if err := c.reads(room); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.reads(1); err != nil { // the end of a head that fills the buffer: it is no look
+	if err := c.reads(1); err != nil { // this read gets the end of a head that fills the buffer, so it is no look
 		t.Fatal(err)
 	}
 	c.answers()

@@ -40,9 +40,9 @@ type frontCaller struct {
 	keys any
 }
 
-// headOf returns the head of a request, nil for one that is not plain. If the token of a remembered head is no longer valid, the
-// result has no caller, so that identified checks the token again: its key may be in use again, and a refusal is the same as for
-// a new head.
+// headOf returns the head of a request, nil for one that is not plain. If stillValid is false for the token of a remembered head,
+// the result has no caller, so that identified checks the token again. The token may still be good after a reload of the keys, and
+// a refusal is the same as for a new head.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
 		if known.caller == nil || f.queries.cfg.Identity.stillValid(known.caller) {
@@ -136,7 +136,7 @@ func (f *Front) readHead(text []byte) *head {
 		h.forwarded = h.forwarded || name == "X-Forwarded-For"
 		h.once = h.once || slices.Contains(headersOnce, strings.ToLower(name))
 	}
-	// These functions are those of queries.Do, so that the headers are the same.
+	// queries.Do calls the same functions, so that the headers are the same.
 	answer := &recorder{header: http.Header{}}
 	w := newRequest(answer, r)
 	h.id = w.id

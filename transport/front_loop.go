@@ -31,8 +31,8 @@ const (
 	// A connection joins a loop after this many requests in a row that can be answered jointly. If it joined earlier, a client that
 	// sends other requests in between would often pay the cost of joining and leaving.
 	jointAfter = 8
-	// After a request that a loop could not answer, such as one of a viewer who never has a document, it needs this many requests
-	// more.
+	// After a request that a loop could not answer, such as one of a viewer who never has a document, the connection needs this many
+	// requests more.
 	jointPause = 8
 	// A loop whose read takes longer than this gets another goroutine, so that its other connections do not wait for the read.
 	relieveAfter = 5 * time.Millisecond

@@ -17,8 +17,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A loop answers the last request of a client that has closed its sending side, also if epoll reports both together, and closes
-// the connections of clients that are gone.
+// A loop answers the last request of a client that has closed its sending side, even if epoll reports the request and the
+// close together. It closes the connections of clients that are gone.
 func TestALoopEndsWithItsClient(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]

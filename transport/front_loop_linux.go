@@ -10,8 +10,8 @@ import (
 )
 
 // frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a
-// request, reads the data for all of them in one round trip, and writes the answers. For each answer that saves most of the time
-// to schedule a goroutine and of an exchange with Redis.
+// request, reads the data for all of them in one round trip, and writes the answers. This saves, for each answer, most of the time
+// of scheduling a goroutine and of a round trip to Redis.
 //
 // A loop does only that. For everything else (a request in pieces, another operation, a refusal, an answer that waits for the
 // client) the connection leaves the loop: it gets a goroutine again, which goes on where the loop has stopped.
@@ -43,8 +43,8 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
 	c.loop.used.Store(sinceStart())
 	c.loop.missedInput.Store(false)
-	// The order matters: when closeIdle finds the connection idle, cut must find the loop, and shuts the socket down, which the
-	// loop sees.
+	// The order matters: when closeIdle finds the connection idle, cut must find the loop. cut then shuts the socket down, and the
+	// loop sees that.
 	c.loop.in.Store(loop)
 	c.state.Store(frontIdle)
 	if !c.front.endsIdle.Load() && loop.add(c) {
@@ -107,7 +107,7 @@ type loopPoll struct {
 	number int
 }
 
-// add registers a connection. epoll reports input that is there already, and then each new input once. false: the system refuses.
+// add registers a connection; false if the system refuses. epoll reports input that is there already, and then each new input once.
 func (l *frontLoop) add(c *frontConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,13 +135,13 @@ type claimed int
 
 const (
 	claimNothing claimed = iota // the connection has left the loop, or another runner has it
-	claimInput                  // it is the caller's, and has input
-	claimMissed                 // the same, but some of its input, or its end, may not be reported again
-	claimClosed                 // it was closed while it was idle: the caller ends it
+	claimInput                  // the caller has the connection, which has input
+	claimMissed                 // as claimInput, but a part of the input, or its end, may not be reported again
+	claimClosed                 // the connection was closed while it was idle: the caller calls end
 )
 
-// claim makes a connection busy, for the runner that calls it. An old key does no harm: a connection that is in conns under the
-// lock belongs to this loop.
+// claim makes a connection busy, for the runner that calls it. An old key does no harm: conns has only connections that belong to
+// this loop, and no key is used again.
 func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

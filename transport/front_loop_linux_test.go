@@ -195,7 +195,7 @@ func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
 	f := newFronted(t, false, nil)
 	body := query("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
-	// The loops know its head from now on.
+	// The loops know the head with the short length from now on.
 	f.answers(f.keep(), raw(body[:len(body)-1], short), "400 ", "")
 	k := f.keepJoined("alice")
 	f.answers(k, raw(body, short), "400 ", "")
@@ -243,7 +243,7 @@ func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
 			t.Errorf("%s: the front has not answered", name)
 		}
 		f.schema.joint.Store(nil)
-		for range jointPause { // it does not come back at once
+		for range jointPause { // the connection does not join a loop again at once
 			f.answers(k, whoIs("alice"), "200 ", "alice@")
 		}
 		if f.looped() != 0 {
@@ -341,7 +341,7 @@ func TestALoopIsRelieved(t *testing.T) {
 	for range 3 {
 		f.answers(second, whoIs("second"), "200 ", "second@")
 	}
-	// A next request on the connection that is being answered: its input is reported to the other runner.
+	// A next request comes on the connection that is being answered. Its input is reported to the other runner.
 	if _, err := io.WriteString(first, whoIs("first")); err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 	}
 }
 
-// slot returns the next free slot. It is used once the request is a part of the batch.
+// slot returns the next free slot. The slot counts as used only when charge makes its request a part of the batch.
 func (r *loopRunner) slot() *loopSlot {
 	if r.used == len(r.slots) {
 		r.slots = append(r.slots, &loopSlot{out: make([]byte, 0, 4<<10)})
@@ -160,7 +160,7 @@ func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
 	return true
 }
 
-// charge charges a request to its address and viewer as answer does, and makes it a part of the batch unless that is refused.
+// charge charges a request to its address and viewer as answer does, and makes it a part of the batch unless a charge is refused.
 func (r *loopRunner) charge(c *frontConn, slot *loopSlot) {
 	h, q := slot.head, r.loop.front.queries
 	address := c.addressOf(h)
@@ -273,8 +273,8 @@ func (r *loopRunner) release(c *frontConn) {
 	}
 }
 
-// leave gives a busy connection a goroutine: see frontConn.serve for first and rest. Its read deadline was set before it joined,
-// and is removed.
+// leave gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which was set
+// before the connection joined the loop.
 func (r *loopRunner) leave(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
 		c.read = time.Time{}

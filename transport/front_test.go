@@ -30,7 +30,7 @@ import (
 type quickSchema struct {
 	*testSchema
 	answered atomic.Int64
-	do       func(ctx context.Context) bool                             // before an answer; false fails it
+	do       func(ctx context.Context) bool                             // is called before an answer; if it returns false, the answer fails
 	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setJointly
 }
 

@@ -43,11 +43,11 @@ type queries struct {
 // Supports accepts every request. Upgrades reach it only if there are no sockets.
 func (q *queries) Supports(*http.Request) bool { return true }
 
-// Do answers one request. Its checks are ordered by their cost, and a refusal ends it. The limit of the address comes before the
-// token, because an attacker could otherwise make this server verify signatures without limit.
+// Do answers one request. The checks are ordered by their cost, and the first refusal is the answer. The limit of the address comes
+// before the token, because an attacker could otherwise make this server verify signatures without limit.
 func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
-	// Before any refusal: a page can read an error only if the answer permits its origin.
+	// This comes before any refusal, because a page can read an error only if the answer permits its origin.
 	q.origins.grant(w, r)
 	if status, err := q.checkRequest(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
@@ -142,12 +142,12 @@ func (q *queries) methods() string {
 type caller struct {
 	ctx     context.Context // the context of the request; it has the viewer if there is a token
 	address string          // as addresses.of returns it
-	expires time.Time       // of the token; zero is never
+	expires time.Time       // of the token; zero means never
 	limit   int64           // the most bytes of a body
 }
 
-// identify finds the viewer if there is a token. If the Front has verified the token of this request already, the context has its
-// result.
+// identify finds the viewer if there is a token. If the Front has verified the token of this request already, the viewer comes from
+// the payment in the context.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
@@ -233,10 +233,10 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 	writeResponse(w, r, accepted, response)
 }
 
-// negotiate chooses the media type of the answer: the type with the highest q, the first of equals, plain JSON without an Accept
-// header, "" if none is possible. An event stream is a choice if the server has them; events reports that the client accepts one,
-// even if it prefers JSON: a subscription is then answered with a stream all the same. An element that cannot be read is skipped,
-// and parameters other than q are ignored.
+// negotiate chooses the media type of the answer: the type with the highest q, or the first of several with that q. It is plain JSON
+// without an Accept header, and "" if no type is possible. An event stream can be chosen only if the server has them. events reports
+// that the client accepts one, even if it prefers JSON: a subscription is then still answered with a stream. An element that cannot
+// be read is skipped, and parameters other than q are ignored.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false

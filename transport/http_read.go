@@ -89,7 +89,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 // variables, because the query is parsed and remembered: the longer limit of ingest is for events, which are variables. The error
 // names the parameter and repeats none of its content. what is the name of the text in errors: body, or payload for a message.
 func parseParams(text []byte, what string, limit int64) (*params, error) {
-	// The parts stay raw, so that an error can name the one that is wrong.
+	// The parts stay raw, so that an error can name the wrong part.
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
 		DocumentID    json.RawMessage `json:"documentId"`

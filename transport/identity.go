@@ -42,7 +42,7 @@ type IdentityConfig struct {
 	PublicKeyFile string // PEM: an RSA key (2,048 bits or more) for RS256, an Ed25519 key for EdDSA
 	JWKS          string // a file, or an http or https URL, with RSA and Ed25519 keys
 
-	// Without these two, any token signed by the key is accepted, also one that the issuer made for another service.
+	// Without these two, any token signed by the key is accepted, even a token that the issuer made for another service.
 	Audience string // aud must contain it; "" skips the check
 	Issuer   string // iss must equal it; "" skips the check
 
@@ -109,7 +109,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library compares the algorithm with this list before it asks for the key. verify then compares it with that of the key.
+	// The library compares the algorithm with this list before it asks for the key. verify then compares it with the key's algorithm.
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(identity.keys.algorithms()), jwt.WithExpirationRequired(),
 		jwt.WithLeeway(leeway), jwt.WithTimeFunc(cfg.Clock.Now),
@@ -125,9 +125,9 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 }
 
 // Viewer returns the user of the token, or the user actAs if that is not "", on the named device. expires is the time from which
-// the token is refused, leeway included; zero is never. Errors: UNAUTHENTICATED for a bad token, FORBIDDEN for a good token that
-// does not permit the request, INVALID for a malformed actAs or device, UNAVAILABLE if the keys cannot be read. The message never
-// contains any part of the token.
+// the token is refused, leeway included; zero means never. The errors are UNAUTHENTICATED for a bad token, FORBIDDEN for a good
+// token that does not permit the request, INVALID for a malformed actAs or device, and UNAVAILABLE if the keys cannot be read. The
+// message never contains any part of the token.
 func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (viewer services.Viewer, expires time.Time, err error) {
 	// This check comes before anything is decoded, because decoding a long token of a stranger would cost time.
 	if len(token) > maxToken {
@@ -156,8 +156,8 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 	return viewer, expires, nil
 }
 
-// keysVersion returns a value that identifies the present keys, for comparison. Every reload makes a new map, also of equal keys, so
-// remembered tokens are checked again after each reload. It is nil for keys that never change.
+// keysVersion returns a value that identifies the present keys, for comparison. Every reload makes a new map, even of equal keys, so
+// remembered tokens are checked again after each reload. The value is nil for keys that never change.
 func (i *Identity) keysVersion() any {
 	if set, ok := i.keys.(*jwks); ok {
 		return set.keys.Load()
@@ -165,8 +165,8 @@ func (i *Identity) keysVersion() any {
 	return nil
 }
 
-// stillValid reports whether a token that was good is still good: the keys are the same, and it has not expired. The other
-// headers need no check, because they are the same bytes.
+// stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The other
+// headers need no check, because their bytes are the same.
 func (i *Identity) stillValid(one *frontCaller) bool {
 	return one.keys == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
@@ -199,7 +199,7 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 	return viewer, claims.ExpiresAt.Add(leeway), err
 }
 
-// errAlgorithm refuses a token whose algorithm differs from that of its key.
+// errAlgorithm refuses a token whose algorithm differs from its key's algorithm.
 var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not that of its key")
 
 // errCritical refuses a token with the header crit: a server that does not support the listed extensions must refuse the token,
@@ -237,7 +237,7 @@ func tokenError(err error) error {
 }
 
 // actingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's own
-// tokens have. The viewer then has the rights of that user beside those of the token.
+// tokens have. The viewer then has the rights of that user in addition to the rights of the token.
 func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
@@ -273,8 +273,8 @@ func actAsKey(actAs string) (string, error) {
 	return key, err
 }
 
-// checkDevice checks a client's name for its device. It becomes part of keys in Redis, so its characters and its length are
-// limited.
+// checkDevice checks a client's name for its device. The name becomes part of keys in Redis, so its characters and its length
+// are limited.
 func checkDevice(device string) error {
 	if len(device) > maxDevice {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))

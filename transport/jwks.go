@@ -102,7 +102,7 @@ func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, e
 	return key.value, key.alg, nil
 }
 
-// find looks a key up among those of the last read. An empty ID finds the key of a set with one key, and nothing in a larger set,
+// find looks a key up in the set of the last read. An empty ID finds the key of a set with one key, and nothing in a larger set,
 // even if a key there has no ID.
 func (s *jwks) find(kid string) (fixedKey, bool) {
 	keys := *s.keys.Load()
@@ -121,13 +121,13 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.find(kid); ok {
-		return nil // another request has just reloaded it
+		return nil // another request has just reloaded the set
 	}
 	now := s.clock.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
 		return s.failed // while the issuer cannot be read, the token may still be good
 	}
-	// Set before the read, so that a read that fails also waits its 10 s.
+	// The time is set before the read, so that 10 s pass after a failed read too.
 	s.last = now
 	return s.read(ctx)
 }
@@ -247,8 +247,8 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	return keys, nil
 }
 
-// public returns the key itself; nil for an unsupported kind. The bounds of e are those of crypto/rsa, which would otherwise
-// refuse each token later, with an error that does not name the cause.
+// public returns the key itself; nil for an unsupported kind. The bounds of e equal the bounds in crypto/rsa. Otherwise crypto/rsa
+// would refuse each token later, with an error that does not name the cause.
 func (k jsonWebKey) public() (crypto.PublicKey, error) {
 	switch {
 	case k.Kty == "RSA":

@@ -73,7 +73,7 @@ func counted(client netip.Addr) string {
 	return client.String()
 }
 
-// trusts reports whether an address is that of a trusted proxy.
+// trusts reports whether an address belongs to a trusted proxy.
 func (a addresses) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(a.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
 }
@@ -105,7 +105,7 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// occupancy counts the open items of each holder, up to a limit; 0 is no limit. A holder without an item takes no memory.
+// occupancy counts the open items of each holder, up to a limit; 0 means no limit. A holder without an item takes no memory.
 // occupancy is safe for concurrent use.
 type occupancy struct {
 	limit int
@@ -114,7 +114,7 @@ type occupancy struct {
 	open map[string]int
 }
 
-// enter counts one more item; false if the holder is at its limit, and then nothing is counted.
+// enter counts one more item. If the holder is at its limit, enter counts nothing and returns false.
 func (o *occupancy) enter(holder string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ type Connections struct {
 	refused atomic.Uint64
 }
 
-// NewConnections bounds each address to limit connections, except the addresses of proxies; 0 is no limit.
+// NewConnections bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
 func NewConnections(limit int, proxies []netip.Prefix) *Connections {
 	return &Connections{proxies: addresses{proxies}, open: occupancy{limit: limit}}
 }

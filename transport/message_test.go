@@ -37,8 +37,8 @@ func TestParseMessage(t *testing.T) {
 	}
 }
 
-// A message with invalid UTF-8 or half of a surrogate pair, which the decoder would silently replace, is refused; so is such
-// a query.
+// A message or a query with invalid UTF-8 or half of a surrogate pair is refused, because the decoder would silently replace
+// these parts.
 func TestInvalidTextIsRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"{\"type\":\"subscribe\",\"id\":\"7\",\"payload\":{\"query\":\"{a(b:\xff)}\"}}":      "message: not valid UTF-8",

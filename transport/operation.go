@@ -200,8 +200,8 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	o.failWith(services.Errorf(services.Unavailable, "operation: not finished within %v, try again later", timeout))
 }
 
-// dispatch asks the resolver for its channel; false if the operation has ended. The resolver has the operation timeout; then its
-// context ends, and it must give up. The context has no deadline, because the subscription goes on using it.
+// dispatch asks the resolver for its channel; false if the operation has ended. After the operation timeout the resolver's context
+// ends, and the resolver must give up. The context has no deadline, because the subscription goes on using it.
 func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel)

@@ -91,7 +91,7 @@ func (o *operation) turn() (stay bool) {
 		return true // the state stays running, so no turn follows
 	}
 	workers := &o.peer.sockets.workers
-	// Not ok with a valid event means that the channel was closed.
+	// If ok is false and event is valid, the channel was closed.
 	event, ok := o.source.TryRecv()
 	if !ok && !event.IsValid() { // there is no event yet
 		o.endTurn()
@@ -114,7 +114,7 @@ func (o *operation) turn() (stay bool) {
 	} else if !o.ended.Load() && o.peer.line.send(*frame) == nil {
 		o.peer.sockets.events.Add(1)
 	}
-	// The connection has copied it by now, also after a failure.
+	// The connection has copied the frame by now, also after a failure.
 	frames.Put(frame)
 	stay = workers.enter()
 	// The turn ends after the write, so that events replace each other in the channel while a client is slow.
@@ -131,7 +131,7 @@ func (o *operation) endTurn() {
 	}
 }
 
-// frames are reused buffers for messages. A frame is returned when the connection has taken it.
+// frames are reused buffers for messages. A buffer is returned when the connection has taken the message.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
 // written is the memory for an event that the schema writes: its data, and the response around the data.

@@ -13,8 +13,8 @@ func writtenEvent(id string, value int) string {
 	return strings.Replace(tick(id, value), "ticks", "written", 1)
 }
 
-// Events that the schema writes reach the client in their order, and then the end does. An operation with variables, which is not
-// shared, behaves the same.
+// Events that the schema writes reach the client in their order, followed by the end of the subscription. An operation with
+// variables, which is not shared, behaves in the same way.
 func TestEventsThatTheSchemaWrites(t *testing.T) {
 	for name, message := range map[string]string{
 		"no variables": `{"query":"subscription { written }"}`,
@@ -60,7 +60,7 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 			if one.execution != nil || one.end.Load() != nil {
 				t.Errorf("it has an execution: %v, and a context to end: %v", one.execution != nil, one.end.Load() != nil)
 			}
-			// A further value would be that of the Wake function.
+			// The context would have one more value if it still had the value of the Wake function.
 			if got, want := fmt.Sprint(one.context()), fmt.Sprint(services.WithRequest(peer.ctx, one)); got != want {
 				t.Errorf("its context is %v, want %v", got, want)
 			}

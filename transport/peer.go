@@ -19,7 +19,7 @@ type peer struct {
 	exec    graphql.GraphExecutor
 	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
 
-	// These two are what uncount gives back. holder is guarded by mu, because CloseUser reads it.
+	// uncount removes the peer from the counts of these two. holder is guarded by mu, because CloseUser reads it.
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
@@ -28,7 +28,7 @@ type peer struct {
 	mu sync.Mutex
 	// closing is set by shut and never reset. No operation begins, and no message is sent, from then on.
 	closing    bool
-	expires    time.Time // of the token; zero is never
+	expires    time.Time // of the token; zero means never
 	nextPing   time.Time
 	operations []*operation // few: a list is smaller and faster than a map
 }
@@ -64,7 +64,7 @@ func (p *peer) admit(viewer services.Viewer) error {
 		if !p.sockets.perUser.enter(viewer.Key) {
 			return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one user are allowed at a time", p.sockets.cfg.PerUser)
 		}
-		// Under the lock, because CloseUser looks for it while the peer is being admitted.
+		// The lock is needed, because CloseUser may read holder while the peer is being admitted.
 		p.mu.Lock()
 		p.holder = viewer.Key
 		p.mu.Unlock()
@@ -87,7 +87,7 @@ const (
 	hurdleClosing
 )
 
-// begin registers an operation. If there is no hurdle, the caller must start the operation, because Drain waits for it.
+// begin registers an operation. If the result is beginOK, the caller must start the operation, because Drain waits for it.
 func (p *peer) begin(one *operation) beginResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +125,8 @@ func (p *peer) index(id string) int {
 	return -1
 }
 
-// take removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended it, so it gets no
-// last message.
+// take removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the operation, so
+// no last message is sent.
 func (p *peer) take(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *peer) take(id string) *operation {
 	return one
 }
 
-// remove removes this operation itself from the list. Only the caller that gets true may report its end.
+// remove removes this operation itself from the list. Only the caller that gets true may report the end of the operation.
 func (p *peer) remove(one *operation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -106,7 +106,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 	return keep, nil
 }
 
-// find sets the request's text to the one with the hash. The errors are those of Apollo's protocol: after
+// find sets the request's text to the text with the hash. The errors are defined by Apollo's protocol: after
 // PersistedQueryNotSupported a client sends only texts, after PersistedQueryNotFound it sends this text with its hash.
 func (p *persisted) find(hash textHash, request *params) error {
 	text, known := p.trusted.byHash(hash)

@@ -15,7 +15,7 @@ type readiness interface {
 	add(conn net.Conn, ready func()) watch
 }
 
-// watch is a connection that is watched. Of its methods only fire may be called at the same time as another one.
+// watch is a connection that is watched. Only its method fire may be called while another method runs.
 type watch interface {
 	// arm asks for one call of ready: when the connection has input or has ended, or after fire.
 	arm()

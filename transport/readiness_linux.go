@@ -30,7 +30,7 @@ type epollWatch struct {
 // newReadiness makes an epoll without a descriptor: the first watch opens it, and the last one closes it.
 func newReadiness() readiness { return &epoll{watches: map[uint64]*epollWatch{}} }
 
-// eventsAtOnce is how many connections one call of epoll_wait reports at most.
+// eventsAtOnce is the maximum number of connections that one call of epoll_wait reports.
 const eventsAtOnce = 256
 
 // add watches a connection. It returns nil if the system refuses; the socket then waits in a goroutine, as on other systems.

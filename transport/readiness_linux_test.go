@@ -78,7 +78,7 @@ func TestReadinessTellsOfInputOnce(t *testing.T) {
 	fence, fenced := watched(t, e, other)
 	fence.arm()
 	writes(t, others, "x")
-	expectReady(t, fenced) // an earlier input has been reported by now, or never is
+	expectReady(t, fenced) // by now an earlier input was reported, or never will be
 	if len(tokens) > 0 {
 		t.Fatal("ready was called without arm")
 	}
@@ -211,7 +211,7 @@ func TestWaitingSocketsHaveNoGoroutine(t *testing.T) {
 	for i := range clients {
 		clients[i] = w.open(fmt.Sprintf("user%d", i))
 	}
-	few := before + count + 10 // each client of the test has one
+	few := before + count + 10 // each client of the test has one goroutine
 	eventually.Holds(t, "the goroutines are those of the clients", func() bool { return runtime.NumGoroutine() <= few })
 	for range 3 {
 		for _, c := range clients {

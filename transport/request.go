@@ -16,7 +16,7 @@ import (
 const requestHeader = "X-Request-Id"
 
 // requestID is generated when it is needed, because most requests have no error. Errors of one request are made by many
-// goroutines, and all must find the same ID. The zero value has none yet.
+// goroutines, and all must find the same ID. The zero value has no ID yet.
 type requestID struct {
 	once sync.Once
 	id   string

@@ -30,7 +30,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 		return nil
 	}
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
-	// The fields are collected as the executor does it, so that a field that @skip leaves out is not refused.
+	// The fields are collected in the executor's way, so that a field that @skip leaves out is not refused.
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
 	for _, field := range fields {
 		if !r.introspection && (field.Name == "__schema" || field.Name == "__type") {

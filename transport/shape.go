@@ -54,8 +54,8 @@ type extent struct {
 	names     map[string]int // the number of fields for each key of the answer on the first level
 	repeats   int            // the largest such number on any level
 
-	// These count introspection: the levels and the fields of __schema and __type with all that is below them, and the number of
-	// these two.
+	// These count introspection: the levels and the fields of __schema and __type, with everything below them, and how often __schema
+	// and __type themselves appear.
 	askedDepth, askedFields, asked int
 }
 
@@ -252,7 +252,7 @@ func (g *guard) arguments(list ast.ArgumentList) {
 	}
 }
 
-// value checks the names in a value: those of variables, enums and fields of objects.
+// value checks the names in a value: the names of variables, enums and fields of objects.
 func (g *guard) value(value *ast.Value) {
 	if value == nil {
 		return
@@ -267,7 +267,7 @@ func (g *guard) value(value *ast.Value) {
 	}
 }
 
-// name notes one name of the document, also an empty one.
+// name notes one name of the document, even an empty one.
 func (g *guard) name(name string) {
 	g.longest = max(g.longest, len(name))
 	g.parts++

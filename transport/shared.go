@@ -63,9 +63,9 @@ func (s *shared) release(use *graphql.OperationContext) {
 	}
 }
 
-// tapChannels makes the operation tap the channel that the resolver of its first field returns. The results of all later fields
-// pass through it too, so it checks the kind of a result before anything else. The operation is found in the context, because
-// many operations share the middleware.
+// tapChannels adds middleware that makes the operation tap the channel which the resolver of its first field returns. The results
+// of all later fields pass through the middleware too, so it checks the kind of a result before anything else. It finds the
+// operation in the context, because many operations share the middleware.
 func tapChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {

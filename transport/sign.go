@@ -41,8 +41,8 @@ func (t NewToken) Sign() (string, error) {
 	return jwt.NewWithClaims(method, claims).SignedString(key)
 }
 
-// key reads the signing key, and chooses the method by its type. Its own error replaces those of the parsers, which name neither
-// file nor reason well.
+// key reads the signing key, and chooses the method by the key's type. Its own error replaces the errors of the parsers, which name
+// neither the file nor the reason well.
 func (t NewToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
 	if t.PrivateKeyFile == "" {
 		return jwt.SigningMethodHS256, []byte(t.HMACSecret), nil

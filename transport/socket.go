@@ -21,8 +21,8 @@ const (
 )
 
 // socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be
-// watched. Other goroutines write by wire, which admits one at a time. Its life: newSocket, start, connection_init and the
-// acknowledgement, messages, close or cut, end. Only the goroutine that reads calls end.
+// watched. Other goroutines write by wire, which admits one at a time. A socket lives through newSocket, start, connection_init
+// and the acknowledgement, messages, close or cut, and end. Only the goroutine that reads calls end.
 type socket struct {
 	peer
 	wire  frameWriter // of the connection, which one goroutine reads
@@ -33,11 +33,11 @@ type socket struct {
 	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
-	// These are guarded by mu. Times are those of the machine's clock.
-	timer    *time.Timer // for connection_init first, then for what tick does. It is never nil
+	// mu guards these. All times are of the machine's clock.
+	timer    *time.Timer // first bounds the wait for connection_init, then starts tick's other work; never nil
 	acked    bool
 	silentAt time.Time // a client that has sent nothing by then is dead
-	closeBy  time.Time // when the connection is closed although the client has not answered our close; zero: we have not closed
+	closeBy  time.Time // when the connection is closed although the client has not answered our close; zero: no close was sent
 }
 
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
@@ -82,8 +82,8 @@ func (s *socket) start(subprotocol string) {
 	}
 }
 
-// read handles the input, and then leaves the socket to its watch; without a watch it waits in the next read. It goes on after a
-// close, so that the client has time to read the reason: closing a connection with unread input discards the data that was sent
+// read handles the input, and then leaves the socket to its watch; without a watch it waits in the next read. Reading goes on after
+// a close, so that the client has time to read the reason: closing a connection with unread input discards the data that was sent
 // last.
 func (s *socket) read() {
 	in := newInput()
@@ -283,7 +283,7 @@ func (s *socket) subscribe(read message) {
 		go one.start(read.params)
 	case beginDuplicateID:
 		s.close(closeDuplicate, "subscribe: the id is in use")
-	// An error of the operation and not of the socket: the others go on.
+	// This is an error of the operation and not of the socket: other operations go on.
 	case beginAtLimit:
 		one.cancel()
 		_ = s.send(s.failed(nil, read.id, one.named(asList(s.tooMany()))))
@@ -304,7 +304,7 @@ func (s *socket) complete(to []byte, id string) []byte { return appendComplete(a
 // finished does nothing: a socket outlives its operations.
 func (s *socket) finished() {}
 
-// send writes one message: see line. The message counts in the backlog while it waits for those before it, and for its client.
+// send writes one message: see line. The message counts in the backlog while it waits for earlier messages and for its client.
 func (s *socket) send(message []byte) error {
 	s.sockets.backlog.enter(len(message))
 	defer s.sockets.backlog.leave(len(message))
@@ -343,7 +343,7 @@ func (s *socket) close(code int, reason string) {
 		s.cut()
 		return
 	}
-	// The goroutine that reads ends the socket when the client answers. Without an answer tick cuts it.
+	// The goroutine that reads ends the socket when the client answers. Without an answer tick cuts the socket.
 	s.mu.Lock()
 	s.closeBy = deadline(lingerTime)
 	s.timer.Reset(lingerTime)

@@ -31,8 +31,8 @@ type SocketConfig struct {
 	Wake   WakeFunc
 	Waking []string
 
-	// Gone is called when the last socket or event stream of a device with a name has ended, by its last goroutine. It is not
-	// called while draining, because the client is about to reconnect to another node. nil: it is not called.
+	// Gone is called when the last socket or event stream of a device with a name has ended. The last goroutine of that socket or
+	// stream calls it. It is not called while draining, because the client is about to reconnect to another node, or if it is nil.
 	Gone func(viewer services.Viewer)
 
 	// Ready reports whether sockets and event streams are accepted: not before the server has loaded the data that it serves from
@@ -92,8 +92,8 @@ const (
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:
-// both have the same limits, hub and workers. All sockets that wait have one goroutine together, see readiness; it ends with the
-// last of them. It is safe for concurrent use.
+// both have the same limits, hub and workers. All sockets that wait have one goroutine together, see readiness. That goroutine ends
+// with the last waiting socket. Sockets is safe for concurrent use.
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.
@@ -115,13 +115,13 @@ type Sockets struct {
 
 	base context.Context // the parent context of every event stream: without end and without a viewer
 
-	// mu guards the three below. draining is never reset.
+	// mu guards open, reserved and draining. draining is never reset.
 	mu       sync.Mutex
 	open     map[*peer]struct{}
 	reserved map[string]*stream // event streams of the single connection mode, by token
 	draining bool
-	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero. It is
-	// raised under mu for a peer, and for an operation while its peer is counted.
+	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero.
+	// running is raised under mu for a peer, and for an operation while its peer is counted.
 	running sync.WaitGroup
 
 	// Counters for SocketStats. They are read one by one, so together they may be a moment apart.

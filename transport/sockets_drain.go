@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over the
-// given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the rest are
+// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads the closing over
+// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the rest are
 // cut off. Draining twice is the same as once. A peer that comes after the list was made is closed because add returns false.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	// draining is set and the list is made under one lock, so that each peer is in the list or sees that it came too late.
@@ -56,8 +56,9 @@ func (s *Sockets) CloseUser(key string) (closed int) {
 	return len(peers)
 }
 
-// closeSpread asks peers to reconnect: at each tick, as many as are due by the time that has passed, because a busy machine loses
-// ticks. passed returns that part of the whole time. If ctx ends, the rest are closed at once. It waits for none of them.
+// closeSpread asks peers to reconnect, a part of them at each tick. passed returns the part of the whole time that has passed, and
+// the same part of the peers is due. Ticks are not counted, because a busy machine loses some. If ctx ends, the rest are closed at
+// once. closeSpread waits for no peer.
 func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
 	for from := 0; from < len(peers); {
 		to := len(peers)

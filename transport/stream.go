@@ -50,8 +50,8 @@ type stream struct {
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
 
-	// Guarded by mu. taken: a request or the end of the reservation has taken the stream, and must call leave. left: the request has
-	// returned, and response and control must not be used any more.
+	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave. left means
+	// that the request has returned, and that response and control must not be used any more.
 	taken bool
 	left  bool
 }
@@ -115,7 +115,7 @@ func (s *stream) claimLocked(request bool) bool {
 	return true
 }
 
-// serve waits until the stream or its request ends, and keeps the connection alive until then. ctx is that of the request, which
+// serve waits until the stream or its request ends, and keeps the connection alive until then. ctx is the request's context, which
 // ends when the client goes away.
 func (s *stream) serve(ctx context.Context) {
 	defer s.leave()
@@ -168,7 +168,7 @@ func (s *stream) send(text []byte) error {
 	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. It flushes, because an
+// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. put flushes, because an
 // event is shorter than the server's buffer.
 func (s *stream) put(text []byte, within time.Duration) error {
 	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer supports deadlines
@@ -203,7 +203,7 @@ func (s *stream) close(last []byte) {
 	}
 }
 
-// isConnected reports whether a request has come. It does not say that it is still there.
+// isConnected reports whether a request has come. The request may have ended in the meantime.
 func (s *stream) isConnected() bool {
 	select {
 	case <-s.connected:
@@ -219,7 +219,7 @@ func (s *stream) leave() {
 	s.uncount()
 }
 
-// finished ends a stream that had one operation only. A reserved one lives on for others.
+// finished ends a stream that had one operation only. A reserved stream stays for other operations.
 func (s *stream) finished() {
 	if s.token == "" {
 		s.close(nil)

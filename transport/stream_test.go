@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// A subscription, a query and a mutation each have their own event stream, which ends with them.
+// A subscription, a query and a mutation each have their own event stream, which ends with the operation.
 func TestDistinctConnections(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		e := w.distinct("alice", "subscription { ticks }")

@@ -37,8 +37,8 @@ func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token strin
 	return one, err
 }
 
-// admitStream is openStream without the counter of refusals. If it refuses, it gives back what it has counted. The context of a
-// stream is not that of a request, because a reserved stream has several requests.
+// admitStream is openStream without the counter of refusals. If it refuses a stream, it undoes its counts. The context of a stream
+// is not the context of a request, because a reserved stream has several requests.
 func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	if closed := s.closed(); closed != "" {
 		return nil, goingAway(closed)
@@ -148,7 +148,7 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 
 // find returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only connects the
 // stream needs no Authorization: the reservation's token identifies the viewer. With Authorization, the user and the scopes must
-// be those of the reservation. The token may be another one, because tokens are renewed.
+// equal the reservation's user and scopes. The user's token may differ, because tokens are renewed.
 func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
 	one := s.reserved[token]
@@ -207,7 +207,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	// The last check, because what has begun must run.
+	// This check comes last, because an operation that has begun must run.
 	switch stream.begin(one) {
 	case beginDuplicateID:
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")

@@ -61,7 +61,7 @@ func (m *textMemory[V]) put(text []byte, value V, size int) {
 // keep puts a value into the young generation, in place of one with the same hash. If the young generation is full, it becomes
 // the old one, and the former old one is dropped as a whole, without a walk.
 func (m *textMemory[V]) keep(key uint64, one remembered[V]) {
-	// A larger value would push out a whole generation, and the next value would push it out.
+	// A larger value would push out a whole generation, and the next value would push out the larger value.
 	if one.size > m.limit {
 		return
 	}

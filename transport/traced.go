@@ -18,7 +18,7 @@ func Traced(server *handler.Server) {
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		running := graphql.GetOperationContext(ctx).Operation
 		ctx, span := trace.StartOperation(ctx, string(running.Operation), running.Name)
-		// Its response function is called for each event, for hours: a span around that would say nothing.
+		// A subscription's response function is called for each event, for hours. A span around these calls would say nothing.
 		if running.Operation == ast.Subscription {
 			defer span.End(nil)
 			return next(ctx)

@@ -4,8 +4,8 @@
 // It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and refusing a
 // request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than its limit; a
 // waiting socket and a waking subscription cost no goroutine (a socket costs one on systems other than Linux), and an event
-// stream costs that of its request; a slow reader delays no other; every mistake of a client ends in a documented status or close
-// code.
+// stream costs the goroutine of its request; a slow reader delays no other; every mistake of a client ends in a documented status
+// or close code.
 //
 // On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket that does not
 // take its frames within the write deadline is cut off, and its client reconnects and gets the full state. When the server
@@ -47,9 +47,9 @@ type Config struct {
 	// Sockets accepts the WebSocket upgrades and the event streams; nil refuses both, an upgrade with 400.
 	Sockets *Sockets
 
-	// ErrorPresenter turns a resolver's error into the one that the client sees; nil is gqlgen's own.
+	// ErrorPresenter turns a resolver's error into the error that the client sees; nil means gqlgen's own presenter.
 	ErrorPresenter graphql.ErrorPresenterFunc
-	// Recover turns a panic into an error; nil is gqlgen's own.
+	// Recover turns a panic into an error; nil means gqlgen's own function.
 	Recover graphql.RecoverFunc
 	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. An answer that a Front makes by a
 	// QuickSchema does not pass through it, and an event that a schema writes does not pass through the middleware of responses:
@@ -58,8 +58,8 @@ type Config struct {
 
 	// Introspection permits introspection, and suggestions of names in errors, which reveal the schema name by name. Default off.
 	Introspection bool
-	// Origins are the exact origins (https://app.example.com) whose pages may call, besides this host's own and, in development
-	// mode, those of this machine.
+	// Origins are the exact origins (https://app.example.com) whose pages may call, besides this host's own origin and, in
+	// development mode, the origins of this machine.
 	Origins []string
 
 	// Limits bounds the requests of clients; nil: no limits.

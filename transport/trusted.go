@@ -85,8 +85,8 @@ func (t *TrustedDocuments) has(text string) bool {
 	return known
 }
 
-// check logs the documents of the manifest that the server would refuse, because of the schema or a limit. It is a warning and no
-// error, because the manifest may have documents of older clients too. It also puts the good ones into the cache.
+// check logs the documents of the manifest that the server would refuse, because of the schema or a limit. This is a warning and no
+// error, because the manifest may have documents of older clients too. check also puts the good documents into the cache.
 func (t *TrustedDocuments) check(cfg Config, documents *documents) {
 	if t == nil {
 		return

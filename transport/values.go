@@ -40,7 +40,7 @@ func createOperation(
 	// converted value.
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
-		// The path is the one that the executor's errors have, so that clients see one form.
+		// The path has the form that the executor's errors have, so that clients see one form.
 		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
 		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
 			return operation, 0, gqlerror.List{fault}
@@ -114,8 +114,8 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	return nil
 }
 
-// needed describes the value that a scalar or an enum needs; "" if the value can be one. The scalars are those of the schema; one
-// that is not listed here is left to its own function.
+// needed describes the value that a scalar or an enum needs; "" if the given value may be right. It lists the scalars of the schema;
+// any other scalar is left to its own function.
 func needed(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)

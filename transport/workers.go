@@ -7,8 +7,8 @@ import "sync"
 // delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value with a limit
 // is ready.
 //
-// A worker that comes back from its client may find its slot taken, and goes on all the same up to twice the limit. Most clients take
-// a frame at once: without that room each event would cost a new goroutine, whose stack has to grow, and the end of another.
+// A worker that comes back from its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
+// take a frame at once: without that room each event would cost a new goroutine, whose stack has to grow, and the end of another.
 type workers struct {
 	limit int // work starts another worker while fewer run; a worker that comes back goes on while fewer than twice as many run
 
@@ -71,7 +71,7 @@ func (w *workers) leave() {
 	w.mu.Unlock()
 }
 
-// enter takes the slot back after a wait. false: too many others work by now, and the worker must exit.
+// enter takes the slot back after a wait. It returns false if too many other workers run by now; the worker must then exit.
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

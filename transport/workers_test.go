@@ -74,11 +74,11 @@ func TestAWaitingWorkerGivesUpItsSlot(t *testing.T) {
 	}
 }
 
-// TestWorkersOfFastClientsAreKept counts the workers that start: as long as clients take their frames at once, the same ones go on.
+// TestWorkersOfFastClientsAreKept counts the workers that start: while clients take their frames at once, the same workers go on.
 func TestWorkersOfFastClientsAreKept(t *testing.T) {
 	w := &workers{limit: 3}
 	started := 0
-	for range 2 * w.limit { // those that the limit allows, and one in place of each while it writes
+	for range 2 * w.limit { // the workers that the limit allows, and a replacement for each while it writes
 		w.running++
 		started++
 	}

@@ -199,7 +199,7 @@ func links(t *testing.T, server *stub, tab context.Context) {
 	quiet(t, tab, server.origin)
 }
 
-// With the keyboard alone: find an operation, write, run, watch, stop.
+// A person can find an operation, write, run, watch and stop it with the keyboard alone.
 func TestKeysAlone(t *testing.T) { onEach(t, keysAlone) }
 
 func keysAlone(t *testing.T, server *stub, tab context.Context) {

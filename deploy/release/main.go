@@ -74,7 +74,8 @@ var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
 // release builds the archives and their checksums.
 func release(ctx context.Context, version, out, only string) error {
-	// The suffix -dirty says that files differ from the commit: nobody could build such a release again, so the program says so.
+	// The suffix -dirty says that files differ from the commit. Nobody can build such a release again, so the program's version
+	// says so.
 	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return err

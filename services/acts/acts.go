@@ -28,7 +28,7 @@ const (
 	maxTarget  = 2000            // characters: longer than any ID
 )
 
-// The outcomes, besides the codes of errors.
+// These are the outcomes that are not codes of errors.
 const (
 	Started = "STARTED" // its outcome is not known
 	Done    = "DONE"
@@ -39,7 +39,7 @@ type Act struct {
 	ID      services.PostID // contains the time at which the act began
 	Actor   string          // the subject of the token; "" if it has none
 	Action  string          // the name of the mutation, or of an act of the console or the command line
-	Target  string          // a global ID, or the name of a webhook; "": the installation
+	Target  string          // a global ID, or the name of a webhook; "" means the installation
 	Details string          // the values that were set; never a secret
 	Outcome string          // Started, Done or the code of an error
 

@@ -15,8 +15,8 @@ var (
 )
 
 // Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. These
-// steps run after all other steps. An erasure ends in the transaction of its last step, and until then an operator may ask
-// about its progress: that act names the user too.
+// steps run after all other steps. An erasure ends in the transaction of its last step, and until then an operator may ask about
+// its progress. This question is an act too, and names the user.
 var Erase = []erase.Step{
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 		// Acts have no index by actor: each step walks a range of IDs.

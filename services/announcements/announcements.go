@@ -1,19 +1,20 @@
-// Package announcements is announcements and dots: one list and some dots that all users share, and each user's position in them.
+// Package announcements implements announcements and dots: one list and some dots that all users share, and each user's position
+// in them.
 //
 // A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
-// reads, and nothing per user. Of each user only a position in the list is stored, and a stamp for each dot that they dismissed.
-// Count and list both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything
-// works from SQL; without SQL the node cache is still shown, and nothing can change.
+// reads, and nothing per user. A user's only stored state is a position in the list, and a stamp for each dot that the user
+// dismissed. Count and list both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis
+// everything works from SQL; without SQL the node cache is still shown, and nothing can change.
 //
 // One clock orders all changes: a row of the table counters. Each stamp is the present time in microseconds, or more if the last
 // stamp is not lower. A change takes its stamp first (nextStamp), which locks the row until its transaction ends, so stamps are
 // committed in their order: a reader who has read up to a stamp has seen every change up to it. A position is such a stamp, and
 // so is the time of a dot.
 //
-// One announcement: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each node loads the
-// list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each watched user,
-// the entries after the user's position that are for their segments. An announcement that starts later gets its position from a
-// job at that time.
+// An announcement takes this way: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each
+// node loads the list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each
+// watched user, the entries after the user's position that are for their segments. An announcement that starts later gets its
+// position from a job at that time.
 package announcements
 
 import (

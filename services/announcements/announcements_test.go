@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the announcements and dots of one node on real engines.
+// node is the announcements service of one node, on real engines.
 type node struct {
 	*fanouttest.World
 	*Service
@@ -127,7 +127,7 @@ func TestAnAnnouncementRunsFromItsStartToItsEnd(t *testing.T) {
 	})
 }
 
-// The job of the start may run twice, late, and after any change of the announcement since.
+// The job of the start may run twice or late, and after any change of the announcement.
 func TestTheStartIsIdempotent(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Users(1)[0]

@@ -45,7 +45,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if a.StartsAt.IsZero() {
 			a.StartsAt = now
 		}
-		// Checked at the time of the event: an announcement of the past may be over by now, and is then a record of what was shown.
+		// The end is checked at the time of the event: a past announcement may be over by now, and then records what was shown.
 		if err := checkEnd(a, now); err != nil {
 			return "", "", err
 		}
@@ -53,7 +53,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
-		// Compared with tx.Now and not with the time of the event: if a past event's announcement has started by now, it needs no job.
+		// The start is compared with tx.Now, not with the event's time: an announcement that has started by now needs no job.
 		if !a.StartsAt.After(tx.Now) {
 			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
 				return "", "", err
@@ -68,7 +68,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	}), nil
 }
 
-// Edit is a change of an announcement; nil fields stay.
+// Edit is a change of an announcement. Fields that are nil change nothing.
 type Edit struct {
 	Title, Content   *string
 	StartsAt, EndsAt *time.Time
@@ -79,8 +79,8 @@ type Edit struct {
 }
 
 // Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was
-// withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its
-// end. Otherwise as Publish, but an end in the past is allowed: it ends the announcement at once.
+// withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its end.
+// All other errors are as in Publish, but an end in the past is allowed: it ends the announcement at once.
 func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
-	// It keeps its position, so it stays read for users who have read it.
+	// The announcement keeps its position, so it stays read for users who have read it.
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts

@@ -73,7 +73,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	if err := checkSegments(segments); err != nil {
 		return nil, err
 	}
-	// Sorted and each once, so that new segments get their bits in an order that does not depend on the caller's.
+	// The names are sorted and unique, so that new segments get their bits in an order that does not depend on the caller's.
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
 	return s.ownCommand("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
 		bits, err := ensureSegments(ctx, tx, segments)
@@ -85,7 +85,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	}), nil
 }
 
-// orUnchanged is the error of a command that may find the state as requested.
+// orUnchanged returns the error of a command: ErrUnchanged if the state was already as requested.
 func orUnchanged(changed bool, err error) error {
 	if err == nil && !changed {
 		return jobs.ErrUnchanged

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-// never is the end of an announcement that has none.
+// never is stored as the end of an announcement that has no end.
 const never = math.MaxInt64
 
 // LogKind is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
@@ -49,8 +49,8 @@ var (
 
 	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
-	// One walk along the newest announcements that are not over finds those beyond the bound.
-	// The floor is a position: announcements at or below it are out of the list for good, and no row changes.
+	// One walk along the newest announcements that are not over finds the first one beyond the bound. Its position becomes the
+	// floor: announcements at or below the floor are out of the list for good, and their rows do not change.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
@@ -154,7 +154,7 @@ type Facts struct {
 	Stamp   uint64    // the stamp of the last change
 	Version uint64    // the version of the log at the last change
 	Ended   uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
-	// Announcements are those in the list that are not over, the newest first, without their texts and their times of creation
+	// Announcements are the entries of the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
 	// HiddenEnds are the future ends of announcements that have left the list: Ended counts these too when their time comes.
@@ -164,7 +164,7 @@ type Facts struct {
 
 // readFacts reads the facts that all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
-	// Taken before the statement runs: an announcement that ends in between is in the list, and show takes it out.
+	// The time is taken before the statement runs: an announcement that ends in between is in the list, and show removes it.
 	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64
@@ -195,7 +195,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 	return facts, err
 }
 
-// endMicros is an end in SQL. never sorts after every end, so that "not over" is one comparison, which the index has.
+// endMicros is an end as stored in SQL. never sorts after every end, so "not over" is one comparison, in the index's order.
 func endMicros(end time.Time) int64 {
 	if end.IsZero() {
 		return never

@@ -21,8 +21,8 @@ var (
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
 		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = CASE WHEN excluded.raised_at > dot_raises.raised_at THEN excluded.raised_at ELSE dot_raises.raised_at END`)
 
-	// The clock's present value, read in the statement itself: a raise that is committed later has a later stamp and lights the
-	// dot again.
+	// The statement itself reads the clock's present value: a raise that is committed later has a later stamp and lights the dot
+	// again.
 	clearRaised = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
@@ -62,7 +62,7 @@ func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, sta
 		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, maxDots)
 	}
 	var raised sql.Rows
-	// A row for each segment, so that a later raise for one of them moves only its own.
+	// Each segment has its own row, so that a later raise for one segment changes only the row of that segment.
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
 		raised = append(raised, []any{name, bits.TrailingZeros64(rest), stamp})
 	}
@@ -112,7 +112,7 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	if err := tx.LockCounter(ctx, "segments"); err != nil {
 		return 0, err
 	}
-	// The former holder of the lock may have added some of them meanwhile.
+	// The former holder of the lock may have added some of these segments meanwhile.
 	if known, err = readSegmentBits(ctx, tx.Runner, names); err != nil {
 		return 0, err
 	}

@@ -8,11 +8,11 @@ import (
 	"tidings/services/sql"
 )
 
-// An event of a past time has two stamps: the clock's, at which the change was made, and the stamp of its own time. The stamp of
-// its own time decides where an announcement stands, when a dot was raised or cleared, and how far a mark reaches. So events keep
-// their order, however late they are reported.
+// An event of a past time has two stamps: the stamp that the clock gave to the change, and the stamp of its own time. The stamp
+// of its own time decides where an announcement stands, when a dot was raised or cleared, and how far a mark reaches. So events
+// keep their order, however late they are reported.
 
-// pastStamp is the stamp of a moment. It is odd, as the clock's are, and stamps of one millisecond rise with their sequence.
+// pastStamp is the stamp of a moment. It is odd, like the clock's stamps, and stamps of one millisecond rise with their sequence.
 func pastStamp(moment services.PostID) uint64 {
 	// A millisecond has 500 odd microseconds: beyond them, events of one millisecond share the last stamp.
 	const last = 499
@@ -29,7 +29,7 @@ func happened(tx *sql.Tx, stamp uint64) uint64 {
 
 // freePosition is the first position at or after a stamp that no announcement has.
 func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error) {
-	// Positions come in order, so each taken one moves the search by one place. The clock's lock keeps others from taking the
+	// Positions come in order, so each taken position moves the search by one place. The clock's lock keeps others from taking the
 	// place that is found.
 	err := tx.Each(ctx, positionsFrom, []any{int64(stamp), int64(stamp + uint64(time.Second.Microseconds()))}, func(scan func(...any) error) error {
 		var taken uint64

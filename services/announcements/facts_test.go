@@ -82,7 +82,7 @@ func TestStampsAlwaysRise(t *testing.T) {
 	})
 }
 
-// Stamps are committed in their order: a reader who has read up to one never finds a smaller one later.
+// Stamps are committed in their order: a reader who has read up to a stamp never finds a smaller stamp later.
 func TestStampsAppearInTheirOrder(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const writers, raises = 6, 20
@@ -143,7 +143,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 			a, err := lock(b.Ctx, tx, 1)
 			sqltest.Equal(b.T, a, first)
 			a.Title, a.Content, a.Segments, a.Withdrawn, a.EndsAt = "other", "", 4, true, b.Clock.Now().Add(time.Second)
-			a.Position++ // it is written like the other fields
+			a.Position++ // update writes the position too
 			first = a
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})
@@ -159,8 +159,8 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 	})
 }
 
-// Every announcement that was ever in the list counts as ended when its end has passed. That includes those that were withdrawn
-// or trimmed: their future ends are listed. No change lowers the count by more than one.
+// Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were
+// withdrawn or trimmed: their future ends are listed. No change lowers the count by more than one.
 func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		ends := func(after time.Duration) func(*Announcement) {
@@ -204,7 +204,7 @@ func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
 		b.Clock.Advance(time.Hour)
 		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
-		fifth := b.announce(5) // the third that is not over: none leaves the list for it
+		fifth := b.announce(5) // the third that is not over, so none has to leave the list
 		sqltest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
 		b.write(func(tx *sql.Tx) error {
 			fifth.Withdrawn = true

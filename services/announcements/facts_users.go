@@ -33,7 +33,7 @@ var (
 		FROM counters AS c
 		WHERE c.name = 'notices' AND n.user_number = $1 AND n.ver < $3 AND EXISTS (SELECT 1 FROM users WHERE number = $1 AND seen_at < $3)`)
 
-	// dots_from takes their place: everything raised before the return counts as dismissed.
+	// dots_from replaces the deleted rows: everything raised before the return counts as dismissed.
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
 	presentEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
@@ -43,22 +43,22 @@ var (
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
 
-	// A position that is not ahead keeps its version, so that a repeated mark wakes nobody.
+	// If the new position is not ahead, the row keeps its version, so that a repeated mark wakes nobody.
 	raisePosition = sql.NewStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	// raisePosition for a past time: a user without a position gets $4, the stamp of that time.
+	// raisePastPosition is raisePosition for a past time: a user without a position gets $4, the stamp of that time.
 	raisePastPosition = sql.NewStatement("raise a past position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		VALUES ($1, $2, $4, $4)
 		ON CONFLICT (user_number) DO UPDATE SET
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users that the application has
-	// named and that have never made a request.
+	// This is one statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users that the application
+	// has named and that have never made a request.
 	userStates = sql.NewUserStatement("a user's announcement state", "announcement states of users", `
 SELECT user_number, 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE {user user_number}
 UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {user user_number}
@@ -95,7 +95,7 @@ func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position u
 	return err
 }
 
-// raiseReadAt is raiseRead for a mark of a past time. A user without a position gets entered, the stamp of that time.
+// raiseReadAt is raiseRead for a mark of a past time. entered is the position of a user who has none: the stamp of that time.
 func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
 	_, err := tx.Run(ctx, raisePastPosition, user, tx.Now, int64(position), int64(entered))
 	return err
@@ -168,7 +168,7 @@ func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after servic
 		if err != nil {
 			return err
 		}
-		// Set in the function, which may run again.
+		// dropped is set inside the function, which may run again.
 		dropped = len(gone)
 		_, err = tx.Run(ctx, forgetDots, gone)
 		return err

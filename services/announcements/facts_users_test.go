@@ -29,7 +29,7 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 		}
 		return people.MarkActive(b.Ctx, tx, []services.UserID{user})
 	})
-	n.SeenAt = time.Time{} // the time of the visit before is not compared
+	n.SeenAt = time.Time{} // the time of the former visit is not compared
 	return n
 }
 
@@ -189,7 +189,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 			user := b.MakeUsers(fmt.Sprint("user", history))[0]
 			stamp := b.raise("shop", 0)
 			var model UserState
-			var seen, changed time.Time // changed: when the row was made or a mark moved it
+			var seen, changed time.Time // changed: when the row was made, or a mark moved the position
 			away := func() bool {
 				since := b.Clock.Now().Add(-dormancy)
 				return model.Version > 0 && seen.Before(since) && changed.Before(since)

@@ -12,8 +12,8 @@ import (
 
 // The kinds of jobs. Their names are in the database.
 const (
-	kindStart = "announcement.start" // key: announcement id. It gets its position in the list when it starts
-	kindUser  = "notices"            // key: user. Their position, segments or dots changed
+	kindStart = "announcement.start" // key: announcement ID; gives the announcement its position when it starts
+	kindUser  = "notices"            // key: user ID; projects the user's changed position, segments or dots
 )
 
 // kinds are the jobs that New registers.
@@ -50,7 +50,7 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 // start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
 // may have changed since the job was queued.
 func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
-	// Without the clock's lock: most jobs that are late or repeated end here, and nobody waits for them.
+	// This read takes no lock of the clock: most jobs that are late or repeated end here, and then nobody waits for them.
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
 	if err != nil {
 		return false, err

@@ -25,8 +25,8 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 			return err
 		}
 		if tx.Dated() != 0 {
-			// A user who has no position yet starts at the stamp of that moment, and not at the present end: later announcements
-			// must be unread.
+			// A user who has no position yet starts at the stamp of the mark's time, and not at the present end: later announcements must
+			// be unread.
 			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
 		}
 		// First, a user who returns after a long time gets the position of a new user. The mark can only move it forward.
@@ -45,7 +45,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		if err != nil {
 			return 0, err
 		}
-		// The segments as of the transaction: a user who has just left a segment cannot mark up to its announcements.
+		// These are the segments as of the transaction: a user who has just left a segment cannot mark up to its announcements.
 		state, err := ReadUser(ctx, tx.Runner, user)
 		if err != nil {
 			return 0, err
@@ -57,7 +57,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		}
 		return a.Position, nil
 	}
-	// A read without a lock: an announcement whose transaction is still open has a later stamp, and stays unread.
+	// This read takes no lock: an announcement whose transaction is still open has a later stamp, and stays unread.
 	head, err := lastStamp(ctx, tx)
 	switch {
 	case upTo.Position == 0 && tx.Dated() != 0:

@@ -103,7 +103,7 @@ func (s *State) holdsAt(now time.Time) bool {
 
 // Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
 // answer, the cache stays as it is. Unlike changelog.Following.Refresh it does not read the log: load reads everything anyway. It
-// may run beside the log's own load, since take keeps the newer of two loads.
+// may run beside the log's own load, since install keeps the newer of two loads.
 func (m *Memory) Refresh(ctx context.Context) error {
 	before := m.stamp()
 	if err := m.load(ctx); err != nil {
@@ -157,8 +157,8 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 	return found, nil
 }
 
-// install installs facts that were read, unless the cache has newer ones, and makes the current state from them. It calls before
-// first.
+// install installs facts that were read, unless the cache has newer ones, and makes the current state from them. Before it
+// changes anything, it calls before.
 func (m *Memory) install(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,7 +213,7 @@ func (m *Memory) shownAt(now time.Time) *State {
 }
 
 // show makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
-// nodes make the same, even one that has just started.
+// nodes make the same state, even one that has just started.
 func (m *Memory) show(now time.Time) *State {
 	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
 	if now.Before(m.facts.At) {
@@ -238,7 +238,7 @@ func (m *Memory) show(now time.Time) *State {
 			shown.Announcements = append(shown.Announcements, announcement)
 		}
 	}
-	// Every node counts the same ends, also those of announcements that are not shown, so that their sequences agree.
+	// Every node counts the same ends, also the ends of announcements that are not shown, so that their sequences agree.
 	for _, end := range m.facts.HiddenEnds {
 		passes(end)
 	}
@@ -246,7 +246,7 @@ func (m *Memory) show(now time.Time) *State {
 	if last := m.current.Load(); last != nil {
 		same := shown.Version == last.Version && shown.Ended == last.Ended
 		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
-			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for another content
+			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for other content
 			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
 		}
 	}
@@ -254,8 +254,8 @@ func (m *Memory) show(now time.Time) *State {
 	return shown
 }
 
-// sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at
-// the same time. Version counts twice because a change may lower Ended by one.
+// sequence rises with every change, including the changes that time makes, and is the same on every node that has the same facts
+// at the same time. Version counts twice because a change may lower Ended by one.
 func (s *State) sequence() uint64 { return 2*s.Version + s.Ended }
 
 // later is the later of two times.
@@ -273,7 +273,7 @@ func (s *State) Unread(state services.AnnouncementState, segments Segments) (lis
 	return list
 }
 
-// countUnread counts the list of Unread, and returns when the first of it ends; the zero time when none ends.
+// countUnread counts the list of Unread, and returns the time at which the first of these announcements ends; zero if none ends.
 func (s *State) countUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
 	s.eachUnread(state, segments, func(a *Announcement) {
 		count++
@@ -301,7 +301,7 @@ func (s *State) eachUnread(state services.AnnouncementState, segments Segments, 
 	}
 }
 
-// visible lists the announcements that are addressed to a user, those before a position, the newest first, at most limit.
+// visible lists at most limit announcements that are addressed to a user and lie before a position, the newest first.
 func (s *State) visible(segments Segments, before uint64, limit int) (list []Announcement) {
 	for _, announcement := range s.Announcements {
 		if len(list) == limit {

@@ -88,7 +88,7 @@ func ids(n *State) (list []services.PostID) {
 	return list
 }
 
-// entry is an announcement in the list; it ends after a while, or never with 0.
+// entry is an announcement in the list that ends after the given time; 0 means never.
 func entry(id services.PostID, ends time.Duration) Announcement {
 	a := Announcement{ID: id, Position: uint64(id), UpdatedAt: noon}
 	if ends > 0 {
@@ -253,7 +253,8 @@ func TestTextsAreReadOnce(t *testing.T) {
 }
 
 // Facts change at random, also the ends of past announcements, and reach two nodes late and repeatedly, while announcements end.
-// On each node the sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
+// On each node the sequence never falls and stands for one state. Once both nodes know all facts, the sequence is the same on
+// both.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}

@@ -21,13 +21,13 @@ type Page struct {
 // End is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can have.
 const End = 1<<63 - 1
 
-// Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones.
+// Page lists a user's current announcements before a position: exactly the unread ones that the badge counts, and the read ones.
 func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
 	at, err := s.userView(ctx, user)
 	if err != nil {
 		return Page{}, err
 	}
-	// One more than asked for tells whether more follow.
+	// One more than the size is read, which tells whether more follow.
 	list := at.shared.visible(at.segments, before, size+1)
 	page := Page{HasNext: len(list) > size}
 	page.Items, err = s.items(ctx, at, list[:min(size, len(list))])
@@ -66,7 +66,7 @@ func (s *Service) items(ctx context.Context, at userView, list []Announcement) (
 	if err != nil {
 		return nil, err
 	}
-	// The same rule as the badge's, so that the unread of the list are those that it counts.
+	// This is also the badge's rule, so that the announcements that are unread in the list are those that the badge counts.
 	unreadFrom := s.projector.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
 	items := make([]Item, 0, len(list))
 	for _, listed := range list {

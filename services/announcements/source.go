@@ -37,7 +37,7 @@ func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier sou
 
 // Facts reads the states of users from SQL. It gives a new user their initial position, as a rebuild would.
 func (b Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
-	// Without the list there is no count, and the source fails as a whole, rather than to count 0.
+	// Without the list there is no count. The source then fails as a whole, and does not count 0.
 	if _, err := b.s.Memory.At(ctx, b.s.clock.Now()); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
 // when they end. Render lists every dot, lit or not.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
-	// A nil interface before the first load.
+	// Shared is a nil interface before the first load.
 	state, known := v.Shared.(*State)
 	if !known {
 		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
@@ -88,13 +88,13 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	if err != nil {
 		return nil, err
 	}
-	own, err := b.s.userState(ctx, of.User) // as Facts, so that the items are those that are counted
+	own, err := b.s.userState(ctx, of.User) // read as in Facts, so that the items are the counted ones
 	if err != nil {
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
 	aged := b.s.projector.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
-	// From this node's list, as the count: an announcement that this node has not learned of is in neither.
+	// The items come from this node's list, as the count does: an announcement that this node does not know yet is in neither.
 	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{

@@ -44,13 +44,13 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 		var end int64
 		_, err := s.db.One(ctx, presentEnd, nil, &end)
 		for _, user := range arrived {
-			// max: positions never go back, not even where they are only shown and not stored.
+			// max is used because positions never go back, not even where they are only shown and not stored.
 			state := states[user]
 			state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
 		}
 		return states, err
 	}
-	// A transaction for each: they arrive once, and others must not wait for the rows of all of them.
+	// Each user has their own transaction: a user arrives only once, and others must not wait for the rows of all of them.
 	for _, user := range arrived {
 		// Arrive calls arrive, and the same functions of other features, in one transaction; the state can be read afterwards.
 		if err := s.projector.Arrive(ctx, user); err != nil {
@@ -75,12 +75,12 @@ const dormantStep = 20_000
 // dormantPositions deletes the positions of dormant users, some of them in each turn.
 type dormantPositions struct {
 	service *Service
-	// The janitor runs one turn at a time, so it needs no lock. A node that restarts begins anew, and several nodes walk beside
+	// The janitor runs one turn at a time, so walked needs no lock. A node that restarts begins anew, and several nodes walk beside
 	// each other.
 	walked services.UserID // the user ID that the walk has reached
 }
 
-// forget checks the next users. After an error it tries the same ones again.
+// forget checks the next users. After an error it tries the same users again.
 func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
 	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walked, dormantStep)
 	if err == nil {

@@ -5,8 +5,8 @@
 // the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
 //
 // One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, visit
-// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. If the difference is the same
-// two seconds later and no job from before it is left, it is drift: repair rebuilds the projection, and a metric and the log
+// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. If the difference is the same two
+// seconds later and no earlier job is left, the difference is drift: repair rebuilds the projection, and a metric and the log
 // report a bug.
 package audit
 
@@ -202,7 +202,7 @@ func (a *Audit) recheck(ctx context.Context) error {
 	for i, compared := range found {
 		s := due[i]
 		switch {
-		// A job was late, or the user changed something: it was lag.
+		// A job was late, or the user changed something: the difference was lag.
 		case len(compared.Differs) == 0:
 		// Nothing has changed on either side, and no job is left that could change anything.
 		case compared.Digest() == s.digest:

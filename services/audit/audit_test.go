@@ -75,14 +75,14 @@ func litUser(w node) (user, author services.UserID) {
 		}
 		return nil
 	})
-	for _, others := range [][]services.UserID{users, users[:1]} { // the second, smaller conversation is counted in the other way
+	for _, others := range [][]services.UserID{users, users[:1]} { // the first is counted when read, the second, smaller one when written
 		id, err := services.ParseConversationID("id", w.do(w.chat.Create(author, chat.Group, "g", others))[0])
 		w.Must(err)
 		w.do(w.chat.Send(author, id, "hello", users[:1]))
 	}
 	enqueue(w, fanout.SeenJob(user), projector.PolicyJob(user), announcements.UserJob(user))
 	w.Quiet(w.Fanout)
-	_, err := w.Projector.Recount(w.TB.Context(), user) // the way of counting has a newer version now, which is not projected
+	_, err := w.Projector.Recount(w.TB.Context(), user) // this writes the last version of the way of counting, which no job projects
 	w.Must(err)
 	return user, author
 }

@@ -23,7 +23,7 @@ var (
 	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
 		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
 
-	// It succeeds only on the state that was read, so only one of two nodes that find the turn due takes it.
+	// The update succeeds only on the state that was read, so that only one of two nodes that find the turn due takes it.
 	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
 		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
 
@@ -38,7 +38,7 @@ type auditTurn struct {
 
 	token   string
 	visited int64 // the users visited in this lap once this turn is done
-	// The start of the lap that the next turn belongs to, in microseconds.
+	// lapAt is the start of the lap that the next turn belongs to, in microseconds.
 	lapAt int64
 }
 

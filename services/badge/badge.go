@@ -14,7 +14,8 @@
 // badges shown last, or UNKNOWN with a version so old that no client accepts it as newer.
 //
 // The version of a STALE answer is between the last one that this node has shown and the document's next one. The document is
-// raised to that next version before it is shown again: EXACT wins afterwards, and no version falls.
+// raised to that next version before it is shown again: an EXACT answer afterwards is newer than the STALE one, and no version
+// falls.
 package badge
 
 import (
@@ -71,8 +72,8 @@ type Service struct {
 	agers      []source.Ager      // of sources
 	sqlReaders []source.SQLReader // of sources
 	settings   source.Settings
-	// Holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must still
-	// serve commands.
+	// fallbackSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
+	// still serve commands.
 	fallbackSlots chan struct{}
 	patience      time.Duration
 	visits        *visits
@@ -147,9 +148,9 @@ func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (bad
 type reading int
 
 const (
-	asVisit reading = iota // the users themselves read them
-	asWatch                // the same, for their subscriptions on this node
-	asHost                 // another reader, such as the host application, reads them
+	asVisit reading = iota // the users read their own badges
+	asWatch                // subscriptions of the users on this node read them
+	asHost                 // another reader reads them, such as the host application
 )
 
 // readInto fills badges and errs, which are as long as users.
@@ -159,12 +160,12 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		as = asHost
 	}
 	at := s.moment(ctx)
-	// Taken before the documents are read: for a command that is projected in between, SQL is read without need, but no
+	// stale is taken before the documents are read: for a command that is projected in between, SQL is read without need, but no
 	// command is missed.
 	stale := s.jobs.StaleAmong(ctx, users)
-	// err is an error of Redis: a user without a document is no error. It decides below whether a rebuild is tried.
+	// err is an error of Redis, and decides below whether a rebuild is tried. A user without a document is no error.
 	documents, err := s.documentsBut(ctx, users, stale)
-	// Done before the caches' state is added: a document with aged items is replaced as a whole.
+	// Documents are aged before the caches' state is added, because a document with aged items is replaced as a whole.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	watched := as == asWatch
 	s.withCache(ctx, users, documents, watched, at.Today())
@@ -220,8 +221,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 	document, err := s.projector.RebuildDocument(ctx, user)
 	if err == nil {
 		documents := []rdb.Document{document}
-		// The rebuild has returned the document that it wrote. That may still be older than an answer that this node gave
-		// from SQL.
+		// The rebuild has returned the document that it wrote. This document may still be older than an answer that this node gave from
+		// SQL.
 		if document.Ready {
 			documents, err = s.newerThan(ctx, before, users, documents)
 		} else {
@@ -257,7 +258,7 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
 		at.Risen = time.UnixMicro(latest).UTC()
 	}
-	// Announcements and dots: in memory, unless this node has never loaded them.
+	// The shared state is announcements and dots. It is in memory, unless this node has never loaded it.
 	shared, err := s.sources.share(ctx, at.Now)
 	if err != nil {
 		s.log.Warn("the data that all users share is not loaded: SQL has not answered yet", "error", err)

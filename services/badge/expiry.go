@@ -55,7 +55,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		if err == nil {
 			documents[places[i]] = again[i]
 		}
-		// Redis could not be updated, or gave the former document.
+		// Redis could not be updated, or returned the document from before the update.
 		if s.holdsAged(&documents[places[i]], today) {
 			stale[user] = true
 		}

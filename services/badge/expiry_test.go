@@ -125,7 +125,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	return []func(){
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
-		func() { // to exactly the boundary, or to the last moment before it
+		func() { // the clock moves exactly to the boundary, or to the last moment before it
 			boundary := services.DayStart(services.DayOf(m.Clock.Now()) + 1)
 			m.Clock.Advance(boundary.Sub(m.Clock.Now()) - time.Duration(random.IntN(2))*time.Microsecond)
 		},

@@ -119,7 +119,7 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 }
 
 // renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. Without such a
-// version, the user's half comes from this node's clock, as that of a document comes from the clock of Redis.
+// version, the user's half is a time by this node's clock. The half of a document is a time by the clock of Redis.
 func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
@@ -133,17 +133,17 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
 	// all of them.
 	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.Risen))
-	// The counts are right at this moment, but may not stay so: no hint will report a change.
+	// The counts are right at this moment, but may not stay right: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.Now
 		}
 	}
-	// Filled in after the precision was set: these counts keep their own age.
+	// The failed sources are filled in after the precision was set, so that their counts keep their own age.
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
-	// Summed again, for the parts that were filled in.
+	// The totals are summed again, with the parts that were filled in.
 	v.sum(badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
@@ -185,7 +185,7 @@ func (s *Service) countFacts(ctx context.Context, users []services.UserID, today
 func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	// Copies, so that a source that fails leaves nothing half written.
+	// The source writes into copies, so that a source that fails leaves nothing half written.
 	next := slices.Clone(documents)
 	if err = source.Facts(ctx, users, today, next); err == nil {
 		copy(documents, next)

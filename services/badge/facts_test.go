@@ -164,7 +164,7 @@ func (c *crowd) check(what string) {
 			t.Fatalf("%s: user %d of %d counted alone and with the others (-alone +together), %d sources failed:\n%s", what, i, len(asked), len(failed[i]), diff)
 		}
 	}
-	// Without documents: a host's read counts all of them.
+	// The documents are deleted, so that a host's read counts all users in SQL.
 	for _, user := range c.users {
 		c.Must(c.Redis.Reset(ctx, user))
 	}

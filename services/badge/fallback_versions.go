@@ -24,8 +24,8 @@ type fallbackVersions struct {
 // maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
 const maxFallbackVersions = 100_000
 
-// nextTime returns the time for the version of an answer that is given now. It is later than those of all earlier answers, even
-// if the clock was set back or has stopped.
+// nextTime returns the time for the version of an answer that is given now. It is later than the times of all earlier answers,
+// even if the clock was set back or has stopped.
 func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 	const apart = 10 // the least distance between two versions, in microseconds
 	for {
@@ -42,7 +42,7 @@ func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Made when SQL answers for the first time: most nodes never need it.
+	// The map is made when SQL answers for the first time: most nodes never need it.
 	if f.versions == nil {
 		f.versions = map[services.UserID]uint64{}
 	}
@@ -103,8 +103,8 @@ func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (i
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	// done lacks users whose documents are missing: a rebuild gives them a newer version anyway, and they are forgotten when
-	// that document is read.
+	// done lacks users whose documents are missing. A rebuild gives their documents newer versions anyway, and their entries are
+	// forgotten when these documents are read.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err
@@ -127,7 +127,7 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 // further round trip, once. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	// The fallback versions are also looked up before the documents are read: a version that a document passes during the read is
-	// forgotten when the documents arrive, although they may be older than it.
+	// forgotten when the documents arrive, although these may be older than that version.
 	before := s.answered(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	return documents, nil
 }
 
-// answered returns which of some users were answered from SQL, with the user's half of their versions. It is nil while no user at
-// all was.
+// answered returns the users, among the given ones, who were answered from SQL, with the user's half of their versions. It is nil
+// if this node has answered no user from SQL.
 func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	if s.fallbacks.none() {
 		return nil
@@ -199,7 +199,7 @@ func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []ui
 // document is raised above it, as it is above this node's own answers.
 func (s *Service) NoteClientVersion(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
-	// A client may send any version. One from the future is made up, and would raise the document out of reach.
+	// A client may send any version. A version from the future is made up, and would raise the document's version too far.
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
 		s.fallbacks.note(user, own)
 	}

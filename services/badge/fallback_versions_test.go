@@ -145,7 +145,7 @@ func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	}
 }
 
-// If Redis answers reads and refuses writes, a document that cannot be raised is not shown, and the counts stay those of SQL.
+// If Redis answers reads and refuses writes, a document that cannot be raised is not shown, and the counts still come from SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(1)

@@ -14,7 +14,7 @@ import (
 // lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
 // value is shown as STALE.
 type lastKnown struct {
-	// Held for one lookup or one insertion only: the badges inside are shared and never change.
+	// mu is held for one lookup or one insertion only: the badges inside are shared and never change.
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, known]
 }
@@ -44,7 +44,7 @@ func (l *lastKnown) keep(user services.UserID, shown known) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Concurrent reads may end in another order than that of their versions.
+	// Concurrent reads may end in another order than their versions.
 	if had, ok := l.users.Peek(user); ok && had.Badges.Version > shown.Badges.Version {
 		return
 	}
@@ -101,7 +101,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 		k.makeStale(count)
 	}
 	if k.Badges != nil {
-		// Everything that is not a count, such as the dots.
+		// This copies everything that is not a count, such as the dots.
 		source.CopyNonCounts(&v.View, badges, k.Shown)
 	}
 }

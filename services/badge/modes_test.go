@@ -29,7 +29,7 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 		n.settle()
 		for _, c := range []struct {
 			mode              services.FollowMode
-			posts, shows, all int // all shows, those that are over too
+			posts, shows, all int // all: shows that are over are included
 		}{{services.FollowAll, 2, 2, 3}, {services.FollowLiveOnly, 1, 2, 3}, {services.FollowNone, 1, 1, 1}, {services.FollowAll, 2, 2, 3}} {
 			n.SetFollowMode(hosts[0], reader, c.mode)
 			n.settle()
@@ -52,8 +52,8 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	})
 }
 
-// A recount finds a mode that is stored for a follow but not in the follow's own row, from which all other reads take it: the
-// host's shows count in spite of the mode.
+// A recount finds a mode of a follow that follow_modes has but the follow's own row lacks. All other reads take the mode from
+// that row, so the host's shows still count.
 func TestARecountFindsTheModeOfAHost(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()

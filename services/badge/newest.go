@@ -48,8 +48,8 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 	return newest, nil
 }
 
-// newestOf explains the counts of one source by their newest items: by the source's own Newest if it has one that knows them,
-// otherwise by Explain. It reads the user's positions when Explain first needs them.
+// newestOf explains the counts of one source by their newest items. It asks the source's own Newest, and uses Explain if the
+// source has no Newest or Newest does not know. It reads the user's positions when Explain first needs them.
 func (s *Service) newestOf(ctx context.Context, one Source, of *source.Explained) ([]services.Explanation, error) {
 	if finder, some := one.(source.NewestFinder); some {
 		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {

@@ -50,7 +50,7 @@ func (n node) ownPosts(user services.UserID, count int) {
 	}
 }
 
-// Whatever happened to a feed, its newest post is the same by the projection and by the facts.
+// Whatever happened to a feed, its newest post is the same in the projection and in the facts.
 func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)

@@ -10,15 +10,16 @@ import (
 )
 
 // overflowCounts remembers the number of new posts of readers whose inbox does not hold them all. An inbox keeps the newest
-// posts, among them the reader's own: without this, a user who posts much would see fewer new posts than there are.
+// posts, including the reader's own: without the remembered number, a user who posts much would see fewer new posts than there
+// are.
 type overflowCounts struct {
 	// simplelru has no lock of its own.
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, overflowCount]
 }
 
-// overflowCount is a number of new posts, and the versions of its inputs: every change of an input raises one of them. So an
-// entry needs no expiry: it is right or it is not used.
+// overflowCount is a number of new posts, and the versions of its inputs: every change of an input raises one of the versions. So
+// an entry needs no expiry: it is right or it is not used.
 type overflowCount struct {
 	n, pulled uint64
 	aged      services.PostID

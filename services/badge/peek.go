@@ -32,7 +32,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	var counted []int // indexes of users
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
-			// Not by s.render: badges that others look at are neither remembered as shown nor raised later.
+			// s.render is not used here: badges that others look at are neither remembered as shown nor raised later.
 			badges[i] = s.view(documents[i], at).render()
 		} else {
 			counted = append(counted, i)
@@ -50,7 +50,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	return badges, errs
 }
 
-// peekFacts counts the users at some places in SQL, all sources of a user or none.
+// peekFacts counts the users at some places in SQL. If one source of a user cannot be counted, the user gets an error.
 func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
 	// The wait for a turn has no limit of its own: no user waits for this answer, and old badges are of no use here.
 	if _, err := s.awaitTurn(ctx, false); err != nil {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// PolicyChange is a user's change of the policy; unnamed settings stay.
+// PolicyChange is a user's change of the policy. Settings that it does not name stay as they are.
 type PolicyChange struct {
 	InTotal map[services.Source]bool // whether each source enters the total
 	AsDot   map[services.Source]bool // whether each source shows a dot instead of its count
@@ -36,9 +36,9 @@ func (s *Service) Policy(ctx context.Context, user services.UserID) (services.Di
 	return projector.Policy(ctx, s.store, user)
 }
 
-// ShowPart returns a part of a source's count, such as that of one conversation, as a policy shows it. InTotal of the given part
-// says whether the part is in the source's count. InTotal of the result says whether the part is in the total: both the part and
-// the source must be in.
+// ShowPart returns a part of a source's count, such as the count of one conversation, as a policy shows it. InTotal of the given
+// part says whether the part is in the source's count. InTotal of the result says whether the part is in the total: both the part
+// and the source must be in.
 func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, part services.Count) services.Count {
 	quiet, _ := policy.Quiet(s.clock.Now())
 	part.InTotal = part.InTotal && policy.InTotal(key)
@@ -63,10 +63,10 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", leastOffset, greatestOffset, offset)
 		}
 	}
-	// Applied to the stored policy, under the lock of its row: two devices may change different settings at once.
+	// The change is applied to the stored policy, under the lock of its row: two devices may change different settings at once.
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
-			// Stored as a difference from the default, so that a source that a later release adds has its own default.
+			// The difference from the default is stored, so that a source that a later release adds has its own default.
 			policy.Turned = with(policy.Turned, source, inTotal != source.InTotal())
 		}
 		for source, asDot := range change.AsDot {
@@ -100,7 +100,7 @@ func with(sources map[services.Source]bool, source services.Source, has bool) ma
 
 // minuteOf reads "HH:MM".
 func minuteOf(field, text string) (int, error) {
-	// Two digits each: "7:00" and "07:00" must not be two ways of saying one time.
+	// Hour and minute have two digits each: "7:00" and "07:00" must not be two ways of saying one time.
 	if len(text) == len("HH:MM") && text[2] == ':' {
 		hour, wrongHour := strconv.ParseUint(text[:2], 10, 8)
 		minute, wrongMinute := strconv.ParseUint(text[3:], 10, 8)

@@ -18,7 +18,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	badges := make([]*services.Badges, len(users))
 	at := s.moment(ctx)
 	today := at.Today()
-	// Taken before the documents are read, as in readInto: users whose update is projected or whose fallback version is
+	// owed is taken before the documents are read, as in readInto: users whose update is projected or whose fallback version is
 	// passed meanwhile are left to Read as well.
 	owed := make([]bool, len(users))
 	for i, user := range users {

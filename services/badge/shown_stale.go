@@ -6,9 +6,8 @@ import (
 	"tidings/services"
 )
 
-// shownStale remembers users whose badges were shown as STALE because updates of them were outstanding: a node died, or
-// an engine did not answer. Once the work is done their badges need a newer version, whether a count or only its precision has
-// changed.
+// shownStale remembers users whose badges were shown as STALE because updates were outstanding: a node died, or an engine did not
+// answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
 type shownStale struct {
 	mu       sync.Mutex
 	versions map[services.UserID]uint64 // the user's half of the version
@@ -16,7 +15,7 @@ type shownStale struct {
 
 // markStale marks as STALE the counts that may lack an update.
 func (s *Service) markStale(user services.UserID, v *view, badges *services.Badges) {
-	// For each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
+	// lag has, for each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
 	lag := s.jobs.Behind(user)
 	if lag == nil {
 		return
@@ -44,8 +43,8 @@ func (s *Service) markStale(user services.UserID, v *view, badges *services.Badg
 	}
 }
 
-// queueShownStale queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same
-// content gets a newer version, without which clients would keep STALE.
+// queueShownStale queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same content
+// gets a newer version. With the old version, clients would keep the STALE badges.
 func (s *Service) queueShownStale() {
 	if s.jobs.SomeBehind() {
 		return

@@ -23,7 +23,7 @@ func (displayPolicy) Key() services.Source { return "" }
 // Part is nil: the policy has no count.
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
-// CopyNonCounts takes the earlier policy, without which the earlier counts would make another total.
+// CopyNonCounts takes the earlier policy, because under another policy the earlier counts would have another total.
 func (displayPolicy) CopyNonCounts(v *source.View, badges *services.Badges, earlier source.Shown) {
 	v.Document.Policy, badges.Quiet = earlier.Policy, earlier.Badges.Quiet
 }

@@ -75,7 +75,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 	pulled := v.Document.PulledCount
 	v.AddSequence(pulled.Sequence)
 	value, more := v.Document.FeedCount+pulled.New, v.Document.FeedMore || pulled.More || pulled.Behind
-	// SQL has counted them all, pushed and pulled.
+	// SQL has counted all new posts, pushed and pulled.
 	if v.Document.UnreadKnown {
 		value, more = v.Document.Unread, false
 	}
@@ -108,8 +108,8 @@ func newPost(post services.PostID) services.Item {
 	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}
 }
 
-// newestSearched is the number of an inbox's entries that are searched for one that counts. The reader's own posts and posts
-// from before a follow do not count.
+// newestSearched is the number of entries of an inbox that are searched for an entry that counts. The reader's own posts and
+// posts from before a follow do not count.
 const newestSearched = 8
 
 // Newest reads the inbox and this node's cache. known is false for a user without an inbox, for one whose newest entries do not
@@ -188,7 +188,8 @@ func (h homeFeed) endsBefore(document *rdb.Document) bool {
 	return (document.FeedMore || document.PulledCount.More) && document.FeedCount+document.PulledCount.New < h.s.settings.Caps.FeedLimit()
 }
 
-// NeedsSQL reports whether authors of the document are not cached, or new posts beyond the inbox are not counted for its state.
+// NeedsSQL reports whether the document's authors are not cached, or posts beyond the inbox are not counted for the document's
+// state.
 func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool {
 	if len(document.Pulled) == 0 && !document.FeedMore { // most documents
 		return false

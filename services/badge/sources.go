@@ -16,14 +16,14 @@ import (
 // Source is one part of the badges. Each has a file of its own, in its feature's package or here, and is listed once: see
 // Config.
 type Source interface {
-	// Name is for logs. No two sources have the same.
+	// Name is for logs. No two sources have the same name.
 	Name() string
 	// Key is the source's key in display policies, caps and the total; "" for a source that affects all the others and has no
 	// count of its own.
 	Key() services.Source
 
-	// Facts fills the source's part of the documents of users from SQL, for when Redis does not answer. It counts all of them
-	// by the same statements. If it fails, the caller drops what it wrote.
+	// Facts fills the source's part of the documents of users from SQL, for when Redis does not answer. It counts all users by the
+	// same statements. If it fails, the caller drops the documents.
 	Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error
 	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
@@ -50,8 +50,8 @@ type Source interface {
 	Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
 }
 
-// newSources is the list of the sources: those of Config and those of this package. The display policy comes last, because it
-// affects all others.
+// newSources is the list of the sources: the sources in Config and the sources of this package. The display policy comes last,
+// because it affects all others.
 func (s *Service) newSources(features ...Source) sourceList {
 	return register(append(features, homeFeed{s: s}, displayPolicy{s: s})...)
 }
@@ -152,8 +152,8 @@ func (l sourceList) dependingOn(source Source, badges *services.Badges) iter.Seq
 // withCache adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) withCache(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
-	// First Follow and then AddCached, for all: a change in between wakes the hub, and an earlier change is in the state that
-	// AddCached reads.
+	// Follow is called first for all documents, and then AddCached. A change in between wakes the hub, and an earlier change is in
+	// the state that AddCached reads.
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {

@@ -10,7 +10,7 @@ import (
 
 // sum writes the totals, which are never stored, and the display text of each count. It may be called again after a count has changed.
 func (v *view) sum(badges *services.Badges) {
-	// From zero each time: sum runs again after fillIn and markStale.
+	// The sum starts from zero each time, because sum runs again after fillIn and markStale.
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
 		key := source.Key()

@@ -23,7 +23,7 @@ type visits struct {
 	log       *slog.Logger
 
 	mu sync.Mutex
-	// mu guards it. A set: a user who reads often in one second is written once.
+	// mu guards waiting. It is a set: a user who reads often in one second is written once.
 	waiting map[services.UserID]struct{}
 }
 

@@ -16,7 +16,7 @@ type Cache[K comparable, V any] struct {
 	items *lru.LRU[K, item[V]]
 }
 
-// item is a value, or, with known false, the note that copies from before at are stale.
+// item is a value. If known is false, it is only the note that copies from before the time at are stale.
 type item[V any] struct {
 	value V
 	at    time.Time
@@ -32,7 +32,7 @@ func NewCache[K comparable, V any](capacity int, changedAt func(V) time.Time) *C
 	return &Cache[K, V]{changedAt: changedAt, items: items}
 }
 
-// Get finds a value; ok is false for one that is missing or known to be stale.
+// Get finds a value; ok is false for a value that is missing or known to be stale.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

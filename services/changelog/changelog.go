@@ -2,16 +2,16 @@
 //
 // A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of a
 // kind has missed nothing. A node reads the log on a hint and every 500 ms, also without Redis, so that memory is never older
-// than the last successful read. When SQL does not answer, memory stays; when a part of the log was trimmed while the node was
-// away, the memory of that kind is loaded anew.
+// than the last successful read. When SQL does not answer, memory stays as it is; when a part of the log was trimmed while the
+// node was away, the memory of that kind is loaded anew.
 //
 // The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody
 // has registered.
 //
-// One change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
-// entry. The commit signals; the node wakes its Follower and hints at the other nodes. Each of them reads the entries
-// after its version (Following), applies them, and notifies the users concerned: all users (OnShared), or the readers of
-// a changed key (Readers, OnMoved).
+// A change takes this way: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
+// entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after
+// its version (Following), applies them, and notifies the users concerned: all users (OnShared), or the readers of a changed key
+// (Readers, OnMoved).
 package changelog
 
 import (
@@ -33,7 +33,7 @@ type Log interface {
 // Kind is a kind of entries, and how a node handles them. Load, Apply and Followed of one kind never run concurrently.
 type Kind struct {
 	Name string
-	// Load brings memory to the state of SQL, or empties it. The log's version is read before it, so entries that are applied
+	// Load brings memory to the state of SQL, or empties it. The log's version is read before the load, so entries that are applied
 	// afterwards may be in the loaded state already.
 	Load func(ctx context.Context) error
 	// Apply makes changes in the order of their entries. When an entry does not say what changed, it makes no change and
@@ -74,7 +74,7 @@ const (
 	AfterLog              // at each turn, after the log was read
 )
 
-// Turn is work of a node beside the log, for memory of facts that have no entries in it.
+// Turn is work of a node beside the log, for memory of facts that have no entries in the log.
 type Turn struct {
 	Name string // in errors
 	When When

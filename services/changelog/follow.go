@@ -121,7 +121,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.step(ctx, f.Tail)
 			select {
 			case <-ctx.Done():
-			// A burst of hints is one read for each gap.
+			// In a burst of hints, the log is read once in each hintGap.
 			case <-time.After(hintGap):
 			}
 		}

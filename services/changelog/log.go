@@ -19,7 +19,7 @@ type Entry struct {
 	Payload []byte
 }
 
-// ChangedAt is the time of an entry's change: that of AppendChange, else the entry's own.
+// ChangedAt is the time of an entry's change: the time given to AppendChange, or else the time of the entry.
 func (e Entry) ChangedAt() time.Time {
 	us, err := strconv.ParseInt(string(e.Payload), 10, 64)
 	if err != nil {
@@ -50,7 +50,7 @@ var (
 	logHead = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
 		FROM log_heads WHERE kind = $1`)
 
-	// For each kind its head, and the first entry that is young enough to stay; NULL if all are old.
+	// This selects, for each kind, the head and the first entry that is young enough to stay; NULL if all are old.
 	logCuts = sql.NewStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
 		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
 
@@ -60,7 +60,7 @@ var (
 )
 
 // AppendLog adds an entry and returns its version, one more than the last. Until this transaction ends, other writers of that
-// kind wait, so that versions are committed in their order: a reader who reads on from its last version misses none.
+// kind wait, so that versions are committed in their order: a reader who reads on from its last version misses no entry.
 func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte) (uint64, error) {
 	var version uint64
 	if _, err := tx.One(ctx, raiseHead, []any{kind}, &version); err != nil {
@@ -152,7 +152,7 @@ func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err
 			var head int64
 			var first sql.NullInt64
 			err := scan(&kind, &head, &first)
-			// Without a young entry the head itself stays: a node that is at it has missed nothing.
+			// If no entry is young, the head itself stays: a node at the head's version has missed nothing.
 			cuts[kind] = head
 			if first.Valid {
 				cuts[kind] = first.Int64

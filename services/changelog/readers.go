@@ -35,8 +35,8 @@ func NewReaders[K comparable](f *Follower) *Readers[K] {
 	}
 }
 
-// Follow records the keys that a watched user is shown: count keys, the i-th of which is at(i). It holds until Unfollow or the next Follow.
-// Call it before you read the keys' values, so that no change in between is missed.
+// Follow records the keys that a watched user is shown: count keys, the i-th of which is at(i). The record holds until Unfollow
+// or the next Follow. Call it before you read the keys' values, so that no change in between is missed.
 func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // only names the only key that a user is shown.
 func only(key string) func(int) string { return func(int) string { return key } }
 
-// A change may come while a timer is set for changes that were notified meanwhile. That timer or the next one notifies it,
-// without another change.
+// A change may come while a timer is set, although the timer's own changes have been notified already. This timer or the next one
+// notifies the new change, without another change.
 func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})

@@ -8,14 +8,14 @@ import (
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// Learned adds to each user's sum the number of changes, among those that the user is shown, that this node has applied. The number
-	// never falls.
+	// Learned counts, for each user, the changes that the user is shown and that this node has applied, and adds their number to the
+	// user's sum. The number never falls.
 	Learned func(users []services.UserID, sums []uint64)
-	// Unfollow says that users are no longer watched here; nil where none are recorded.
+	// Unfollow says that users are no longer watched here; nil if the stream records no users.
 	Unfollow func(users []services.UserID)
 }
 
-// RegisterStream adds a stream to those that Learned sums up.
+// RegisterStream adds a stream to the streams that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
 // Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all streams. It is
@@ -29,7 +29,7 @@ func (f *Follower) Learned(users []services.UserID) []uint64 {
 	return sums
 }
 
-// Applied is how many entries of some kinds this node has applied. It rises with each of them.
+// Applied is how many entries of some kinds this node has applied. It rises with each entry.
 func (f *Follower) Applied(kinds ...string) (entries uint64) {
 	for _, one := range f.kinds {
 		if slices.Contains(kinds, one.kind.Name) {

@@ -54,7 +54,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
-		// As of the day up to which the document's state was aged: a message that expires later is no error.
+		// The count is as of the day up to which the document's state was aged: a message that expires later is no error.
 		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
 	}
 	counts, err := countUnread(ctx, s.Store, facts, since)
@@ -83,8 +83,8 @@ func (s *Service) sameState(state services.Membership, fact fact) bool {
 	if countedPart(state) != countedPart(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > s.today() {
 		return state.AgedOn <= s.today() && countedPart(state) == countedPart(fact.Membership)
 	}
-	// The day of the next expiry must be named while something waits, and no later than the oldest message leaves. An earlier day
-	// is right too: it costs one check.
+	// While a message waits, the state must name the day of the next expiry. It may not be after the day on which the oldest message
+	// leaves. An earlier day is right too: it costs one check.
 	waits := fact.waiting.Unread > 0
 	if fact.Muted {
 		waits = fact.waiting.Mentions > 0

@@ -10,14 +10,14 @@
 // number of its members.
 //
 // The path of a message that is counted on write: Send raises the head and inserts the row (insertMessage), moves the author's
-// own position, and leaves the job chat.carry. projectHead reads the head and the rows of all active members, one snapshot per
+// own position, and queues the job chat.carry. projectHead reads the head and the rows of all active members, one snapshot per
 // page, and puts them into their documents, where the newer version wins and the sums move by the difference. At most ten passes
 // a second run over one conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on
 // read: documents hold the positions, and once a turn each node reads the heads of the conversations that its users follow
-// (Sequences). way decides, pass switches.
+// (Sequences). The function way chooses the way of counting, and pass switches it.
 //
 // Being inside is not the same as being a member. A device that enters a conversation opens it: messages that arrive are seen and
-// do not count until the device leaves, or its lease ends. Users become members by joining, and end it by quitting.
+// do not count until the device leaves, or its lease ends. Users become members by joining, and stop being members by quitting.
 //
 // Locks are taken in this order: the row of the conversation, rows of members, messages. The lock of a user's restrictions comes before
 // a DIRECT conversation, which a block closes, and after a GROUP or ROOM, which no block touches.
@@ -66,12 +66,12 @@ type Service struct {
 
 	expiry   services.SourceExpiry
 	throttle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
-	// The last message that is too old today, by conversation: the members of a conversation share one search.
+	// aged has each conversation's last message that is too old today: the members of a conversation share one search.
 	aged agedMessages
 }
 
 const (
-	// In characters, unless another unit is named.
+	// The bounds are in characters, unless another unit is named.
 	maxTitle    = 255
 	maxNamed    = 500 // members named in one call
 	maxMentions = 50
@@ -95,9 +95,9 @@ func New(cfg Config) *Service {
 }
 
 // Create is the command that creates a conversation of its creator and others, and returns its id. Two users have one DIRECT:
-// creating it again returns the same, and reopens it if a block had closed it. INVALID for a title that is too long, or for
-// members that do not fit the kind; NOT_FOUND while there is a block between the creator and one of the others, and for a GROUP
-// or ROOM also while the group policy of one of the others keeps the creator from adding them.
+// creating it again returns the same conversation, and reopens it if a block had closed it. INVALID for a title that is too long,
+// or for members that do not fit the kind; NOT_FOUND while there is a block between the creator and one of the others, and for a
+// GROUP or ROOM also while the group policy of one of the others keeps the creator from adding them.
 func (s *Service) Create(creator services.UserID, kind Kind, title string, others []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	case len(others) > maxNamed:
 		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
 	}
-	// Apply sets it, AfterCommit reads it.
+	// Apply sets id, and AfterCommit reads it.
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
@@ -131,12 +131,12 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 			if err != nil {
 				return nil, err
 			}
-			// Read after the insert, with the number of members that the insert has counted.
+			// The conversation is read after the insert, with the number of members that the insert has counted.
 			c, err := lock(ctx, tx, id)
 			if err != nil {
 				return nil, err
 			}
-			// The DIRECT conversation exists. Both are members, or a block has closed it and both come back as new members.
+			// The DIRECT conversation exists. Both users are members, or a block has closed it and both come back as new members.
 			if !created {
 				opened, err := insertMembers(ctx, tx, c, members)
 				if err == nil && len(opened) == 0 {
@@ -154,7 +154,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal returns the users among others that the user may not involve in an operation.
+// refusal returns the users, among the given others, whom the user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // refuseBlocked refuses users if there is a block between them and the user.
@@ -194,7 +194,7 @@ func distinct(users []services.UserID) []services.UserID {
 // where its size and traffic require it.
 func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
-	// Nodes read the head by themselves. Only the changed rows are projected: those of the author, the mentioned and new members.
+	// Nodes read the head by themselves. Only changed rows are projected: of the author, of mentioned and of new members.
 	if c.Way == OnRead {
 		for _, user := range users {
 			queued = append(queued, memberJob(c.ID, user))
@@ -202,7 +202,7 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	} else {
 		queued = append(queued, s.projectJob(c.ID))
 	}
-	// Checked here and not in a pass over all conversations: every message and every change of members comes here.
+	// The way is checked here and not in a pass over all conversations: every message and every change of members comes here.
 	if way := s.way(c); way != c.Way {
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
@@ -217,7 +217,8 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
-	// Through ToRead: writing stops only when every member's document has the flag, or members without it would miss messages.
+	// The switch goes through ToRead, because writing may stop only when every member's document has the flag: members without it
+	// would miss messages.
 	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
 		return ToRead
 	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
@@ -243,7 +244,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 			return nil, err
 		}
 		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
-		// Also the mentioned members: in a conversation that is counted on read, nothing else projects their rows.
+		// The mentioned members are included: in a conversation that is counted on read, nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
 	return s.wakingWatchers(cmd, &head), nil
@@ -265,7 +266,7 @@ func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
 	return cmd
 }
 
-// command is a member's command in a conversation. The member's own state is projected at once. If several are committed
+// command is a member's command in a conversation. The member's own state is projected at once. If several commands are committed
 // together, the last projection serves all, since it reads the row.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{

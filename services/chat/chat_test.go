@@ -196,7 +196,7 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	}
 	n.mustDo(n.Join(users[4], room), nil)
 	message := n.send(users[0], room, users[1])
-	if waiting, _ := n.Jobs(); waiting > 3 { // the joiner's, the author's and the mentioned one's
+	if waiting, _ := n.Jobs(); waiting > 3 { // the jobs of the joiner, the author and the mentioned user
 		t.Errorf("%d jobs wait", waiting)
 	}
 	n.projected()

@@ -15,7 +15,7 @@ var (
 	conversationToErase = sql.NewStatement("conversations of an erased user", `SELECT conversation FROM conversation_members
 		WHERE user_number = $1 AND conversation > $2 ORDER BY conversation LIMIT 1`)
 
-	// Blanked messages have no author any more, so the next step finds the next ones.
+	// Blanked messages have no author any more, so the next step finds the messages after them.
 	messagesToErase = sql.NewStatement("messages to erase", `SELECT number, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
 
@@ -30,8 +30,9 @@ var (
 		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
 )
 
-// Erase are the steps that remove a user from conversations. Their messages are recalled and lose their author, and titles that they gave
-// are deleted. The others stay members. A DIRECT conversation then belongs to no pair of users, and its ref is free.
+// Erase are the steps that remove a user from conversations. The user's messages are recalled and lose their author, and titles
+// that the user gave are deleted. The other users stay members. A DIRECT conversation then belongs to no pair of users, and its
+// ref is free.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		{Name: "conversations", Run: s.eraseConversation},
@@ -47,8 +48,9 @@ func messagesAtOnce(members int) int {
 	return max(least, min(erase.Batch, compared/max(members, 1)))
 }
 
-// eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock. A
-// long one takes several steps. The last of them deletes the user's row, by which each step finds the conversation.
+// eraseConversation removes the user from the next conversation. It takes one conversation at a time, because its members wait
+// for the lock. A long conversation takes several steps. The last step deletes the user's row, which each step needs to find the
+// conversation.
 func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	var id services.ConversationID
 	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)

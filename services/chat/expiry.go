@@ -73,7 +73,8 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	for i, place := range old {
 		aged[i] = states[place]
 	}
-	// The first waiting message is too old: find the newest that is, and count from there, as if the user had read up to it.
+	// The first waiting message is too old: find the newest message that is too old, and count from there, as if the user had read
+	// up to it.
 	numbers, err := s.newestBefore(ctx, aged, since)
 	if err != nil {
 		return err

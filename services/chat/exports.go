@@ -8,7 +8,8 @@ var Exports = []export.Kind{
 	export.NewKind("conversation", "id conversation, kind text, title text, joinedAt time, leftAt time, muted bool, readUpTo number, mentions number", "c.id BIGINT",
 		`SELECT c.id, c.kind, c.title, m.joined_at, m.left_at, m.muted, m.base, m.mentions
 		FROM conversation_members m JOIN conversations c ON c.id = m.conversation WHERE m.user_number = $1`),
-	// Read by the user's own memberships, which have an index: no index has messages by author over all conversations.
+	// The messages are found by the user's own memberships, which have an index: no index has messages by author over all
+	// conversations.
 	export.NewKind("message", "conversation conversation, number number, body text, sentAt time, recalledAt time", "s.conversation BIGINT, s.number BIGINT",
 		`SELECT s.conversation, s.number, s.body, s.sent_at, s.recalled_at FROM conversation_members m
 		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number WHERE m.user_number = $1`),

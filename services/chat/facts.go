@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// In the order of scanConversation. The load is the greater of the messages of this minute and of the last one: at the start
-	// of a minute, the new count is always small.
+	// These are the columns in the order of scanConversation. The load is the greater of the messages of this minute and of the last
+	// one: at the start of a minute, the new count is always small.
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
-	// The columns of a conversation cv and a member's row m. One statement reads both, so that they are of one snapshot.
+	// These are the columns of a conversation cv and a member's row m. One statement reads both, so that they are of one snapshot.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
 	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )
@@ -101,8 +101,8 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 // pairName is the unique key of the DIRECT conversation of two users.
 func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
-// closeDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating it
-// again reopens it. The rows of both stay, with their positions.
+// closeDirect removes both users from their DIRECT conversation, if there is one, and returns the users who were members.
+// Creating it again reopens it. The rows of both stay, with their positions.
 func closeDirect(ctx context.Context, tx *sql.Tx, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
@@ -163,7 +163,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 	return added, err
 }
 
-// removeMembers removes users from a locked conversation and returns those who were members. Their rows stay, marked as left.
+// removeMembers removes users from a locked conversation and returns the users who were members. Their rows stay, marked as left.
 func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
 	left, err = sql.Column[services.UserID](ctx, tx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
@@ -177,7 +177,7 @@ func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 }
 
 // changeWay changes how a conversation counts unread messages. It returns false if the way has changed since c was read: then the
-// pass of that later change ends it.
+// pass of the later change does the work.
 func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
@@ -207,7 +207,7 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	return m, err
 }
 
-// hasLeft is the error for a user who has left a conversation. A DIRECT one cannot be left: a block closes it for both
+// hasLeft is the error for a user who has left a conversation. A DIRECT conversation cannot be left: a block closes it for both
 // users, and neither may learn of the block.
 func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
 	var direct bool

@@ -20,7 +20,8 @@ var (
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
-	// Counts the messages above a position one by one, without k: by it the audit checks the counts that age has computed.
+	// countWaiting counts the messages above a position one by one, without k. The audit uses it to check the counts that age has
+	// computed.
 	countWaiting = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),
@@ -83,7 +84,7 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, befo
 			return err
 		}
 		for i, at := range times {
-			// Times rise with numbers: the first one that is too young ends the round of its search.
+			// Times rise with numbers: the first message that is too young ends the round of its search.
 			switch number := ids[i].Number(); {
 			case number >= of[i].notYet:
 			case at.Before(before):
@@ -120,8 +121,8 @@ type waiting struct {
 	Oldest           time.Time // when the oldest unread message was sent
 }
 
-// countUnread counts, for each state, the messages above its position one by one: those that were sent at its time in since or
-// later.
+// countUnread counts, for each state, the messages above its position one by one. Messages that were sent before the state's time
+// in since do not count.
 func countUnread(ctx context.Context, db *sql.DB, states []services.Membership, since []time.Time) ([]waiting, error) {
 	asked, counts := make(sql.Rows, len(states)), make([]waiting, len(states))
 	for i, state := range states {

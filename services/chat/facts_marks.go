@@ -13,8 +13,9 @@ var (
 	putMember = sql.NewStatement("put a member", `UPDATE conversation_members
 		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9 WHERE conversation = $1 AND user_number = $2`)
 
-	// Three ranges above the position: one's own messages, recalled ones of others, and mentions. A recalled message of one's own
-	// is in the first, so the second leaves it out. Members are mostly near the end, so the ranges are short.
+	// This counts in three ranges above the position: the member's own messages, recalled messages of others, and mentions. A
+	// recalled message of the member is in the first, so the second leaves it out. Members are mostly near the end, so the ranges
+	// are short.
 	recountMember = sql.NewStatement("recount a member", `SELECT
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND author = $2 AND number > $3) +
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND number > $3 AND recalled_at > 0 AND author <> $2),
@@ -49,7 +50,7 @@ func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) er
 	if m == before {
 		return nil
 	}
-	// Absolute values and the next version: the projection takes the newest whole row, in whatever order rows arrive.
+	// The row gets absolute values and the next version: the projection takes the newest whole row, in whatever order rows arrive.
 	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
 	return err
 }
@@ -143,7 +144,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		return beyond("fromMessageId", id, from, m.Head)
 	}
 	before := m
-	// Otherwise the message is unread already, and only the generation changes.
+	// If the message is unread already, only the generation changes.
 	if from <= m.Base {
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
@@ -202,7 +203,7 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 
 // leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
 // there was no lease, and everything was read already. A lease that has expired does not keep the user inside, even if its job
-// has not run yet. An event of the past ends no lease that was taken later: none that ends after until.
+// has not run yet. An event of the past ends no lease that was taken later, and so no lease that ends after until.
 func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -224,7 +225,7 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return false, err
 	}
-	// Another device may still have it open.
+	// Another device may still have the conversation open.
 	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
 	return dropped > 0 || m != before, putState(ctx, tx, before, m)
 }
@@ -243,7 +244,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	err = tx.Each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
 		var until int64
 		err := scan(&until)
-		// The latest end: until then a device was inside.
+		// ended is the latest end of a lease: until then a device was inside.
 		ended = max(ended, until)
 		return err
 	})
@@ -254,7 +255,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return next, err
 	}
-	// A lease is left: a device has renewed its lease, or another device is inside.
+	// A lease remains: a device has renewed its lease, or another device is inside.
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
@@ -267,7 +268,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
 		return next, err
 	}
-	// Only up to the end of the last lease: later messages arrived while no device was inside.
+	// The position moves only up to the end of the last lease: later messages arrived while no device was inside.
 	if newest > m.Base {
 		if err := moveTo(ctx, tx, &m, newest); err != nil {
 			return next, err

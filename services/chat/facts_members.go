@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// membershipsPage selects a page of at most $3 memberships of a user after a conversation, without those that the user left
-// before $2.
+// membershipsPage selects a page of at most $3 memberships of a user after a conversation, without conversations that the user
+// left before $2.
 func membershipsPage(user, past string) string {
 	return `
 		FROM conversation_members m CROSS JOIN conversations cv
@@ -31,7 +31,7 @@ var (
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
 	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
-	// included, because their documents must learn of it.
+	// included, because their documents must show that they left.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3
@@ -45,8 +45,8 @@ var (
 
 	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+membershipsPage("$1", "$4"))
 
-	// One row for each page, with its states as a text: so the LIMIT applies to each page, and each page is read as
-	// membershipsOfUser reads one.
+	// One row is returned for each page, with the page's states as a text, so that the LIMIT applies to each page. Each page is read
+	// like a page of membershipsOfUser.
 	membershipsOfUsers = sql.NewStatement("memberships of users", `SELECT c.i, (
 		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipText+` AS state`+membershipsPage("c.user_number", "c.past")+`) AS page)
 		FROM {rows $1 i BIGINT, user_number BIGINT, past BIGINT} AS c`)
@@ -63,7 +63,7 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE {in cv.id $2 BIGINT} AND m.conversation = cv.id AND m.user_number = $1 AND m.left_at = 0`)
 
-	// One row for each page, with its members as a text: so the LIMIT applies to each page and not to all rows.
+	// One row is returned for each page, with its members as a text, so that the LIMIT applies to each page and not to all rows.
 	membersOf = sql.NewStatement("members of conversations", `SELECT c.i, (
 		SELECT string_agg(CAST(page.user_number AS TEXT), ',') FROM (
 			SELECT m.user_number FROM conversation_members m
@@ -90,25 +90,25 @@ type Head struct {
 	Revision     int64 // see Conversation.Revision
 }
 
-// membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent; one
-// who has left is not.
+// membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent. A
+// user who has left is included.
 func membershipsIn(ctx context.Context, db *sql.DB, id services.ConversationID, users []services.UserID) ([]services.Membership, error) {
 	return readMemberships(ctx, db, membershipsOf, id, users)
 }
 
-// activeMembershipsIn reads the states of the members of a conversation who were last seen at activeSince or later, in order of
-// user ID, those greater than after, at most limit. Members who have left are included.
+// activeMembershipsIn reads at most limit states in a conversation, of members who were last seen at activeSince or later and
+// have user IDs greater than after, in the order of user ID. Members who have left are included.
 func activeMembershipsIn(ctx context.Context, db *sql.DB, id services.ConversationID, after services.UserID, activeSince time.Time, limit int) ([]services.Membership, error) {
 	return readMemberships(ctx, db, activeMemberships, id, after, activeSince, limit)
 }
 
-// MembershipsOf reads a user's states in order of conversation, those greater than after, at most limit: current ones, and
-// those that the user left since a time.
+// MembershipsOf reads at most limit states of a user, in conversations greater than after and in their order: current ones, and
+// the states of conversations that the user left since a time.
 func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
 	return readMemberships(ctx, db, membershipsOfUser, user, leftSince, limit, after)
 }
 
-// membershipsPast is a page of a user's memberships: those in the conversations after past.
+// membershipsPast is a page of a user's memberships, in the conversations after past.
 type membershipsPast struct {
 	user services.UserID
 	past services.ConversationID
@@ -117,7 +117,7 @@ type membershipsPast struct {
 // membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
 func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
-	// This takes half the time, and most reads are of one user.
+	// The single read takes half the time, and most reads are of one user.
 	if len(pages) == 1 {
 		var err error
 		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].past, leftSince, limit)
@@ -129,7 +129,7 @@ func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast,
 	return found, db.Each(ctx, membershipsOfUsers, []any{asked, leftSince, limit}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
-		// No membership after that one: string_agg of no row is null.
+		// There is no membership after past: string_agg of no row is null.
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
@@ -172,13 +172,13 @@ func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (head
 	return heads, err
 }
 
-// statesOf lists the conversations of a member, the last active first: those after a position, which is the time and the
-// id of the last one listed, at most limit.
+// statesOf lists at most limit conversations of a member, the last active first. It begins after a position: the time and the ID
+// of the last conversation that was listed.
 func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]State, error) {
 	return readStates(ctx, db, conversationsOf, user, before, id, limit)
 }
 
-// statesByID reads conversations by ID, for a user. Those that the user is not a member of are absent.
+// statesByID reads conversations by ID, for a user. Conversations that the user is not a member of are absent.
 func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []services.ConversationID) ([]State, error) {
 	return readStates(ctx, db, conversationsByID, user, ids)
 }
@@ -201,14 +201,14 @@ func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[Memb
 	asked, longest := make(sql.Rows, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
-		// One limit for all pages of the statement; each is cut to its own size below.
+		// All pages of the statement have one limit; each is cut to its own size below.
 		longest = max(longest, page.Size)
 	}
 	found := make(map[MembersPage][]services.UserID, len(pages))
 	err := db.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
-		// No member after that place: string_agg of no row is null.
+		// There is no member after that place: string_agg of no row is null.
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
@@ -257,7 +257,7 @@ func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	for i, id := range ids {
-		// The IDs are sorted: the same one, or its neighbour in the same conversation.
+		// The IDs are sorted, so this is the last ID again, or its neighbour in the same conversation.
 		if i > 0 && id <= ids[i-1]+1 && id.Conversation() == ids[i-1].Conversation() {
 			ranges[len(ranges)-1][2] = id.Number()
 			continue
@@ -267,7 +267,7 @@ func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	return ranges
 }
 
-// readMessages runs a statement that selects messages. A recalled one comes without its text, which SQL has deleted.
+// readMessages runs a statement that selects messages. A recalled message comes without its text, which SQL has deleted.
 func readMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var message Message

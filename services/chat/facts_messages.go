@@ -47,22 +47,22 @@ var (
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
 
-	// One statement for all messages: a ROOM has many members, and most of them have not read the messages.
+	// One statement takes all messages: a ROOM has many members, and most of them have not read the messages.
 	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members AS m
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// The members that lowerMembers leaves out: the two write as many rows as the recall of an unread message.
+	// raiseOthers changes the members that lowerMembers leaves out. Both write as many rows as the recall of an unread message.
 	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )
 
-// insertMessage adds a message to a conversation. It returns both, and the users that its mentions reach. The author has read up
-// to the message. A mention counts only for members other than the author who have no block with the author. NOT_FOUND or
-// CONFLICT if the author is not a member.
+// insertMessage adds a message to a conversation. It returns the message, the conversation, and the users that the mentions
+// reach. The author has read up to the message. A mention counts only for members other than the author who have no block with
+// the author. NOT_FOUND or CONFLICT if the author is not a member.
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
-	// The program's clock, also for an event of the past: the load is the present work of the server.
+	// The minute is by the program's clock, also for an event of the past: the load is the present work of the server.
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
 	err = tx.Each(ctx, nextNumber, []any{id, tx.HappenedAt(), minute}, func(scan func(...any) error) error {
 		found = true
@@ -75,15 +75,15 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
-	// LastAt is already the time of this message, and at least a microsecond after that of the message before.
+	// LastAt is already the time of this message, and at least a microsecond after the time of the message before.
 	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
-	// Two billion messages: the next number would not fit into a message's ID.
+	// The conversation has two billion messages: the next number would not fit into a message's ID.
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
-	// Checked after the number was taken: for a user who is no member, the error rolls the number back.
+	// Membership is checked after the number was taken: for a user who is no member, the error rolls the number back.
 	m, err := lockState(ctx, tx, id, author)
 	if err != nil {
 		return message, c, nil, err
@@ -165,7 +165,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	if err := withdraw(ctx, tx, c, []int64{number}, author); err != nil {
 		return c, false, err
 	}
-	// withdraw has raised it in SQL. The caller notifies this node's watchers with the new value.
+	// withdraw has raised the revision in SQL. The caller notifies this node's watchers with the new value.
 	c.Revision++
 	return c, true, nil
 }

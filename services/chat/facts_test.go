@@ -260,7 +260,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	})
 }
 
-// The states of several users, page by page, are those of each alone. One user may be asked for twice.
+// The states of several users, page by page, are the same as when each user is read alone. One user may be asked for twice.
 func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.MakeUsers("a", "b", "c", "d")

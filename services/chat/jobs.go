@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so one job serves
-// all.
+// The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so it serves all
+// changes before that.
 const (
 	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write
 	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
@@ -51,8 +51,8 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 		users = found[page]
 		return err
 	})(ctx, job)
-	// One more than a page was asked for: a larger conversation names nobody, since listing its members would take longer than
-	// the job.
+	// One member more than a page was requested. A larger conversation names nobody, since listing its members would take longer
+	// than the job.
 	return users, len(users) > membersPerPage, err
 }
 
@@ -70,7 +70,7 @@ func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// insideJob ends a lease when it expires. Each renewal leaves a job; the jobs of earlier renewals find the lease alive and do
+// insideJob ends a lease when it expires. Each renewal adds a job; the jobs of earlier renewals find the lease alive and do
 // nothing.
 func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
@@ -83,7 +83,7 @@ func memberKey(id services.ConversationID, user services.UserID) string {
 	return id.String() + "/" + services.UserIDText(user)
 }
 
-// ofConversation makes the function of a job from one that takes a conversation, which the job's key names. A key that cannot be
+// ofConversation makes the function of a job from a function that takes the conversation in the job's key. A key that cannot be
 // read fails the job alone: it is tried five times and then waits for an operator.
 func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
@@ -108,11 +108,12 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 	}
 }
 
-// projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members keep the
-// last sequence by themselves. The turn begins before the head is read: a message that comes after it gets a turn of its own.
+// projectHead projects a conversation that is counted on write. If a conversation is counted on read, the nodes of its members
+// keep its last sequence by themselves. The turn begins before the head is read: a message that comes after it gets a turn of its
+// own.
 func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
 	s.throttle.Begin(id, s.Clock.Now(), projectGap)
-	// Without a lock: a message that comes now leaves a job of its own.
+	// No lock is taken: a message that comes now adds a job of its own.
 	head, found, err := s.readHead(ctx, id)
 	if err != nil || !found || head.Way == OnRead {
 		return err
@@ -143,7 +144,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 			}
 			after = states[len(states)-1].User
 		}
-		// The last page. Idle members come after the active ones, who wait for their counts.
+		// This is the last page. Idle members come after the active ones, who wait for their counts.
 		if len(states) < membersPerPage {
 			return s.markIdle(ctx, id)
 		}
@@ -173,8 +174,8 @@ func (s *Service) markIdle(ctx context.Context, id services.ConversationID) erro
 	}
 }
 
-// pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then
-// each message is still projected to each member, so it does not matter which of them have the flag.
+// pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then each
+// message is still projected to each member, so it does not matter which members have the flag.
 func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 	// The lock makes the read see the newest transaction. The pass itself holds no lock, because it may take long.
 	var c Conversation

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the conversations of one node on real engines.
+// node is the chat service of one node, on real engines.
 type node struct {
 	*fanouttest.World
 	*Service

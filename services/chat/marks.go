@@ -43,7 +43,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
 	}
-	// The errors name the mistake: a client that mixes up its tokens finds it by them.
+	// The errors name the mistake, so that it can be found in a client that mixes up its tokens.
 	if services.ConversationID(binary.BigEndian.Uint32(bytes[1:])) != id {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is of another conversation than %s", id.GlobalID())
 	}
@@ -61,7 +61,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 // MarkRead is the command that moves a member's position forward. A mark below the position, or of an earlier generation,
 // changes nothing. INVALID for a message that does not exist yet or is in another conversation.
 func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark Mark) (*jobs.Command, error) {
-	// -1: a mark without a token is a click made now, in whatever generation the conversation is.
+	// -1 means any generation: a mark without a token is a click made now, in whatever generation the conversation is.
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
 	case mark.Token != "" && mark.UpTo != 0:
@@ -105,7 +105,7 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 	})
 }
 
-// ifChanged is the error of a command that may find the state as requested.
+// ifChanged returns the error of a command: ErrUnchanged if the state already was as requested.
 func ifChanged(changed bool, err error) error {
 	if err == nil && !changed {
 		err = jobs.ErrUnchanged
@@ -147,7 +147,7 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device s
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	// In one transaction, as commands that come at once are.
+	// The commands are committed in one transaction, as commands that come at once are.
 	cmds := make([]*jobs.Command, len(ids))
 	for i, id := range ids {
 		cmds[i] = s.Leave(user, id, device)

@@ -22,14 +22,14 @@ func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.C
 
 // AddMembers is the command by which a member adds others. A user who is a member already does not change. CONFLICT for a DIRECT
 // conversation, and beyond the size of a GROUP; NOT_FOUND while there is a block between the member and one of the others, and
-// while the group policy of a user to be added keeps the member from it.
+// while the group policy of one of the others does not let the member add them.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
 	}
 	return s.members("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
-		// Before any error about the conversation: to a user who is no member it does not exist.
+		// Membership is checked before any error about the conversation: for a user who is no member it does not exist.
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The number of members decides the way of counting, so it must be the new one.
+		// The number of members decides the way of counting, so the conversation is read again with its new number.
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}

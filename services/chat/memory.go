@@ -30,7 +30,7 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations that are counted on read: those that are watched on this
+// Sequences is this node's cache of the last sequences of conversations that are counted on read, if they are watched on this
 // node or were read lately. The sequences have no log entries, because each message would need one; instead every turn reads them
 // from SQL. A sequence only grows. Sequences is safe for concurrent use.
 type Sequences struct {
@@ -43,8 +43,8 @@ type Sequences struct {
 	known map[services.ConversationID]*sequence
 
 	readers *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
-	// Open subscriptions of single conversations and lists. mu guards it and known; readers has a lock of its own, which may be
-	// taken under mu.
+	// watchers are the open subscriptions of single conversations and lists. mu guards watchers and known; readers has a lock of its
+	// own, which may be taken under mu.
 	watchers map[services.ConversationID][]chan struct{}
 }
 
@@ -52,7 +52,7 @@ type Sequences struct {
 type sequence struct {
 	number   int64
 	revision int64 // see Conversation.Revision; only watchers of the conversation are notified
-	// When a badge last used it: see sequencesKeptFor.
+	// asked is when a badge last used the sequence: see sequencesKeptFor.
 	asked time.Time
 }
 
@@ -93,9 +93,9 @@ type Counted struct {
 }
 
 // learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
-// now on. When SQL does not answer, readSide reports it, and look tries again for watched users.
+// now on. When SQL does not answer, readSide reports an unknown count, and look tries again for watched users.
 func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
-	// A set, since documents that are read together share conversations.
+	// missing is a set, since documents that are read together share conversations.
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
@@ -166,7 +166,7 @@ func (l *Sequences) watch(id services.ConversationID) (moved <-chan struct{}, fo
 type watch struct {
 	sequences *Sequences
 	ids       []services.ConversationID
-	moved     chan struct{} // gets a token when the last sequence of one of them has moved since the last token was taken
+	moved     chan struct{} // gets a token when a watched sequence has moved since the last token was taken
 }
 
 // watchMany begins a watch of no conversation yet.
@@ -211,7 +211,7 @@ func (w *watch) sum() (sum uint64) {
 func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
-		// After the number is set, so that a watcher that wakes up reads it.
+		// wake runs after the number is set, so that a watcher that wakes up reads the number.
 		defer l.wake(moved.Conversation)
 	}
 	known.revision = max(known.revision, moved.Revision)
@@ -232,15 +232,15 @@ func (l *Sequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that
-// moved. It runs after the log, every half second, also when the log has not grown. One SELECT reads 1,000 of them.
+// look reads all last sequences that are watched or were read lately, 1,000 in one SELECT. It drops the other sequences, and
+// notifies the readers of sequences that moved. It runs after the log, every half second, also when the log has not grown.
 func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
 	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
 		return now.Sub(head.asked) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
-	// All of them: nothing else tells which have moved.
+	// All sequences are read, because nothing else tells which of them have moved.
 	ids := slices.Collect(maps.Keys(l.known))
 	var unknown []services.ConversationID // requested while SQL did not answer
 	for _, id := range slices.AppendSeq(l.readers.Keys(), maps.Keys(l.watchers)) {
@@ -251,10 +251,10 @@ func (l *Sequences) look(ctx context.Context) error {
 	l.mu.Unlock()
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
-	// Without the lock: badges are rendered meanwhile.
+	// The lock is not held, because badges are rendered meanwhile.
 	err := l.read(ctx, slices.Compact(ids))
 	l.mu.Lock()
-	// raise did not see these move, since they were new: the badges of their users had the precision AT_LEAST.
+	// raise did not see these sequences move, since they were new: the badges of their users had the precision AT_LEAST.
 	for _, id := range unknown {
 		if l.known[id] != nil {
 			l.readers.Moved(id)
@@ -276,7 +276,7 @@ func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) err
 		}
 		l.mu.Lock()
 		for _, one := range read {
-			// New here: no count has used it yet, so nobody is notified. look notifies the users who wait for it.
+			// The conversation is new here: no count has used it yet, so nobody is notified. look notifies the users who wait for it.
 			if l.known[one.Conversation] == nil {
 				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
 				continue

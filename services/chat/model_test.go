@@ -115,7 +115,7 @@ func (w *world) pick(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	return room, user, member
 }
 
-// do commits a command and checks whether it changed anything. One that is refused, or finds the state as requested, changes nothing.
+// do commits a command and checks its change. A command that is refused, or finds the state as requested, changes nothing.
 func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	if err := w.n.do(cmd); (err == nil && cmd.Changed()) != changes {
 		t.Fatalf("%s (to change something: %t): %v, changed %t", cmd.Name, changes, err, cmd.Changed())

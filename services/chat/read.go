@@ -9,8 +9,8 @@ import (
 )
 
 // Place is a position in the list of a user's conversations: after the conversation with this time of its last message and this
-// ID. The list is ordered by both, descending. A conversation that moves up while a user pages is not repeated below, and may be
-// missed until they begin anew.
+// ID. The list is ordered by time and ID, both descending. A conversation that moves up while a user pages is not repeated below,
+// and may be missed until they begin anew.
 type Place struct {
 	At time.Time
 	ID services.ConversationID
@@ -21,7 +21,7 @@ var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
-	// One more than asked for tells whether more follow.
+	// One more than size is read, to find out whether more follow.
 	list, err := statesOf(ctx, s.Store, user, after.At, after.ID, size+1)
 	if err == nil {
 		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
@@ -29,7 +29,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, after Place, s
 	return page(list, size, err)
 }
 
-// ByID reads conversations for a user. Those that the user is not a member of are absent, as are unknown ones.
+// ByID reads conversations for a user. Conversations that the user is not a member of are absent, and so are unknown ones.
 func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]State, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	return found, err
 }
 
-// Rooms returns which of some conversations are ROOMs, which every user can join.
+// Rooms returns the conversations, among the given ones, that are ROOMs. Every user can join a ROOM.
 func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
 	list, err := sql.Column[services.ConversationID](ctx, s.Store, roomsAmong, ids, string(Room))
 	rooms := make(map[services.ConversationID]bool, len(list))
@@ -55,7 +55,7 @@ func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map
 	return rooms, err
 }
 
-// One reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for one that does not exist.
+// One reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.
 func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
@@ -92,7 +92,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
-	// All messages are read, and then those of conversations without a membership are dropped: mostly there are none.
+	// All messages are read, and then messages in conversations without a membership are dropped: mostly there are none.
 	found, err := messagesByID(ctx, s.Store, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {

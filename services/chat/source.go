@@ -57,11 +57,11 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 			return err
 		}
 		states := slices.Concat(found...)
-		// Aged, as in the document: messages that are too old count in neither.
+		// The states are aged, as in the document: messages that are too old count in neither.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}
-		// The users whose page was full: their next pages are read in the next round.
+		// If a user's page was full, the user's next page is read in the next round.
 		rest := 0
 		for i, page := range found {
 			sums := &documents[places[i]].Conversations
@@ -89,8 +89,8 @@ func statesOfEach(users int) int {
 	return max(min(ofAll/users, ofOne), ofEach)
 }
 
-// HoldsAged reports whether a document still counts messages that are too old. A document's counts are those of the day before its next
-// message expires.
+// HoldsAged reports whether a document still counts messages that are too old. A document's counts are right until the day on
+// which its next message expires.
 func (Source) HoldsAged(document *rdb.Document, today int64) bool {
 	leaves := document.Conversations.LeavesOn
 	return leaves > 0 && leaves <= today
@@ -168,7 +168,7 @@ func (c Source) Newest(ctx context.Context, of source.Explained) (explanations [
 		own := c.s.counted(state.Own)
 		add(&unread, state, inBadge(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
-		// A search for a mention that does not exist would walk the whole list, so there is none unless a mention counts.
+		// A search for a mention that does not exist would walk the whole list, so the search for a mention needs a count above 0.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
 	})
 	return []services.Explanation{unread, mentions}, true, err
@@ -195,8 +195,8 @@ func (c Source) NeedsSQL(_ services.UserID, document *rdb.Document, _ int64) boo
 	return len(places) > 0 && !c.s.Sequences.readSide(places, c.s.Clock.Now()).Known
 }
 
-// AddCached adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
-// that this node has not cached.
+// AddCached adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for the
+// conversations that this node has not cached.
 func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
 	var lists [][]services.ReadSidePlace
 	for _, document := range documents {
@@ -209,15 +209,15 @@ func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []
 	}
 	c.s.Sequences.learn(ctx, lists...)
 	for i := range documents {
-		// Counted after learn, and Follow was called before it: a message in between is in the number or wakes the hub.
+		// The count is made after learn, and Follow was called before learn: a message in between is in the count or wakes the hub.
 		sums := &documents[i].Conversations
 		counted := c.s.Sequences.readSide(sums.ReadSide, c.s.Clock.Now())
 		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known
 	}
 }
 
-// each visits a user's conversations, the last active first, until do ends it. With aged, messages that are too old to count are left out
-// of their counts.
+// each visits a user's conversations, the last active first, until do returns false. If aged is true, messages that are too old
+// to count are left out of their counts.
 func (c Source) each(ctx context.Context, user services.UserID, aged bool, do func(state State) bool) error {
 	const page = 200
 	before, last := c.s.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's

@@ -32,8 +32,8 @@ const (
 // Way is how a conversation's unread messages reach its members' badges.
 type Way string
 
-// The ways of counting. During a switch to counting on read both apply: messages are projected to the members, and each member
-// counts by the flag in their own state.
+// The ways of counting. During a switch to counting on read both ways apply: messages are projected to the members, and each
+// member counts by the flag in their own state.
 const (
 	OnWrite Way = "WRITE"   // a message is projected to each member
 	ToRead  Way = "TO_READ" // the members' states are being switched; messages are still projected to each
@@ -75,7 +75,7 @@ type Message struct {
 	Recalled bool
 }
 
-// MembersPage selects a page of a conversation's members by their IDs: the first Size after one of them.
+// MembersPage selects a page of a conversation's members by their IDs: the first Size members with IDs greater than After.
 type MembersPage struct {
 	Conversation services.ConversationID
 	After        services.UserID

@@ -28,7 +28,7 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 	go func() {
 		defer close(changes)
 		w := listWatcher{s: s, user: user, size: size, unlisted: s.Sequences.watchMany()}
-		// After Derive has returned: nobody else uses the watch.
+		// The watch ends after Derive has returned, when nobody else uses it.
 		defer w.unlisted.follow(nil)
 		push.Derive(ctx, changes, badges, w.unlisted.moved, w.look, ListChange.same)
 	}()
@@ -44,7 +44,7 @@ type listWatcher struct {
 	last     ListChange // the list of the last read
 }
 
-// look reads the list, unless nothing changed that it shows. Only the goroutine of Derive calls it.
+// look reads the list if something that it shows has changed. Only the goroutine of Derive calls it.
 func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
 	next := ListChange{w.last.States, w.last.More, badges, w.unlisted.sum()}
 	// Badges change for many reasons. Only a change of the list is worth another read.
@@ -55,7 +55,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	if err != nil {
 		return next, err
 	}
-	// The set may have changed with the list: a conversation was muted, opened, or left.
+	// The watched conversations may have changed with the list: a conversation was muted, opened, or left.
 	w.unlisted.follow(ids)
 	w.s.Sequences.learn(ctx, places(ids))
 	next.unlisted = w.unlisted.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
@@ -78,8 +78,8 @@ func (c ListChange) same(other ListChange) bool {
 	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
 }
 
-// maxUnlisted bounds the conversations that one watcher of a list follows in addition to those of the badges: this node reads the
-// head of each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
+// maxUnlisted bounds the conversations that one watcher of a list follows in addition to the conversations in the badges: this
+// node reads the head of each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
 const maxUnlisted = 1000
 
 // Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come

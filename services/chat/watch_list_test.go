@@ -66,7 +66,7 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 }
 
 // The version of the list changes with everything that the list shows, also with messages in muted conversations, the user's own
-// messages, and marks. It changes with nothing else, so that a pass that projects the same again causes no read.
+// messages, and marks. It changes with nothing else, so that a pass that projects the same states again causes no read.
 func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)

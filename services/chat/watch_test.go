@@ -52,7 +52,7 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	}
 	n.send(users[0], group)
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
-	for range 50 { // said elsewhere: the node learns it by looking at SQL
+	for range 50 { // written as on another node: this node learns it from SQL
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, _, _, err := insertMessage(ctx, tx, group, users[0], "x", nil)
 			return err

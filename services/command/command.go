@@ -1,6 +1,6 @@
 // Package command is the command line: serve, import, export, erase, webhooks, token, vapid, doctor, schema, completion, help,
-// version. It reads flags and the environment into the settings of a node, reports every fault of them at once, and maps the
-// outcome to an exit code.
+// version. It reads flags and the environment into the settings of a node, reports all their faults at once, and maps the outcome
+// to an exit code.
 //
 // The path of a command: Run gives the words and the environment to ParseArgs. ParseArgs makes kong's parser from the tags of
 // grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
@@ -28,7 +28,7 @@ import (
 // Run runs the command and returns the exit code: 0 done, 1 failed, 2 usage error. ctx ends with a signal, and everything ends
 // with ctx. A command's result goes to stdout; errors and the log go to stderr, so that the output can be piped.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
-	// Before the parser: the words to complete are seldom a valid command line.
+	// Completion comes before the parser, because the words to complete are seldom a valid command line.
 	if len(args) > 0 && args[0] == completeWord {
 		_ = complete(args[1:], stdout) // a shell that does not read needs no answer
 		return 0
@@ -46,7 +46,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
 		log.LogAttrs(ctx, slog.LevelInfo, "configuration", Masked(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
-	// An import has an exit code of its own: it may be done, and some lines bad. It reports errors beside its progress.
+	// An import has an exit code of its own: it may be complete although some lines were bad. It reports errors beside its progress.
 	case "import follows", "import messages", "import posts", "import shows":
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":

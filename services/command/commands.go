@@ -31,8 +31,8 @@ type Command struct {
 	Webhooks WebhookOptions `embed:""`
 }
 
-// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the
-// tag for says which commands take a flag, and complete refuses it with the others. The names of the fields mean nothing. A
+// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the tag
+// for says which commands take a flag, and complete refuses the flag with other commands. The names of the fields mean nothing. A
 // new command is a field here, a file of its own with its words and options, and a case in Run.
 type grammar struct {
 	Command `embed:""`
@@ -140,7 +140,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	if helped { // the check above misses some forms: --help=true, -hh
 		return Command{Name: "help"}, nil
 	}
-	// kong's own faults, such as an unknown flag. It stops at the first of them.
+	// The error is one of kong's own faults, such as an unknown flag: kong stops at the first of them.
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
 		return Command{}, &usageError{[]error{parse.Unwrap()}, hintFor(parse.Context)}
 	}
@@ -172,10 +172,10 @@ func withTwoDashes(args []string) []string {
 	return args
 }
 
-// environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's
-// templates set variables that they have no value for. A flag that the command does not take ignores its variable: a server's
-// environment may be used for an import. kong asks it for each flag that the command line does not set. The text then goes
-// through the same reader as a flag's.
+// environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's templates
+// set variables that they have no value for. A flag that the command does not take ignores its variable: a server's environment
+// may be used for an import. kong calls the resolver for each flag that the command line does not set. The text then goes through
+// the same reader as a flag's.
 func environment(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
@@ -185,8 +185,8 @@ func environment(env func(string) string) kong.ResolverFunc {
 	}
 }
 
-// commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows.
-// The tags of flags have the whole name, which complete makes of it.
+// commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows. The
+// tags of flags have the whole name, which complete makes from the words.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -203,9 +203,9 @@ func hintFor(line *kong.Context) string {
 	return program + " --help lists every command and flag."
 }
 
-// complete finishes kong's work, and returns every fault of it: first those of the command's words, then those of its flags.
-// A fault of a word that makes all flags meaningless is returned alone. It is called once, after kong and before the command
-// runs, and also copies the words into the options, where the commands look for them.
+// complete finishes kong's work, and returns every fault of the line: first those of the command's words, then those of its
+// flags. If a word is so wrong that no flag can be judged, only its fault is returned. It is called once, after kong and before
+// the command runs, and also copies the words into the options, where the commands look for them.
 func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":

@@ -17,7 +17,7 @@ import (
 //go:embed completion
 var completionScripts embed.FS
 
-// shells are those for which there is a script, named tidings.SHELL in the folder.
+// shells are the shells for which there is a script, named tidings.SHELL in the folder.
 var shells = []string{"bash", "zsh", "fish"}
 
 // completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is to be completed.
@@ -117,11 +117,11 @@ func joinValues(words []string) []string {
 	return joined
 }
 
-// suggest lists what may follow the words; last is the beginning of the next one. The caller keeps
-// those that begin with last. Here it matters only whether last begins with a dash, which asks for flags. kong itself is not
-// used, because it parses whole lines, and this one is not complete.
+// suggest lists what may follow the words; last is the beginning of the next one. The caller keeps the suggestions that begin
+// with last. Here it matters only whether last begins with a dash, which asks for flags. kong itself is not used, because it
+// parses whole lines, and this line is not complete.
 func suggest(words []string, last string) (list []suggestion) {
-	// The same model as the parser's, so a new flag is completed without a line here.
+	// This is the parser's own model, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model
 	flags := flagsByName(model)
 	// The words are read as kong would, but nothing is a fault: an unknown flag is skipped.
@@ -154,7 +154,7 @@ func suggest(words []string, last string) (list []suggestion) {
 	if command != nil {
 		name = strings.Join(append([]string{command.Name}, values...), " ") // import has the flags of import follows
 	}
-	// A command, then its arguments in order. After the last one, and for serve, only flags are left.
+	// A line has a command, and then its arguments in order. After the last one, and for serve, only flags are left.
 	if !strings.HasPrefix(last, "-") {
 		switch {
 		case command == nil && len(values) == 0:
@@ -193,8 +193,8 @@ func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bo
 	return flag, flag != nil && !whole && !flag.IsBool()
 }
 
-// valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is
-// a file or a folder. checkSetting checks the values of the tag oneof; those of the tag words have a check of their own.
+// valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is a
+// file or a folder. checkSetting checks the values of the tag oneof; the values of the tag words have a check of their own.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})

@@ -58,7 +58,7 @@ func inShell(t *testing.T, lines string, program string, args ...string) []strin
 }
 
 // completions are lines of words, the last one incomplete. want has suggestions that the shell must make, among others perhaps,
-// and not has those that it must not make.
+// and not has suggestions that it must not make.
 var completions = []struct {
 	words     []string
 	want, not string

@@ -14,9 +14,9 @@ import (
 // scripts that must not roll out a node.
 var errUnhealthy = errors.New("a node with these settings would not start, or not keep its promises: see the failures above")
 
-// runDoctor runs "tidings doctor": it prints the findings, what to do about each, and their number. The error says that there
-// are failures, or that out could not be written. All findings are printed before the outcome, so that one run shows
-// everything that is to do. The columns are as wide as the longest words in them.
+// runDoctor runs "tidings doctor": it prints the findings, what to do about each, and their number. The error says that there are
+// failures, or that out could not be written. All findings are printed before the outcome, so that one run shows everything that
+// has to be done. The columns are as wide as the longest words in them.
 func runDoctor(ctx context.Context, cfg node.Config, out io.Writer) error {
 	found := node.Examine(ctx, cfg)
 	err := error(nil)

@@ -49,7 +49,7 @@ func TestDoctorBeforeTheFirstStart(t *testing.T) {
 	}
 }
 
-// A relative path, as the data folder is without settings, is examined as an absolute one is.
+// A relative path is examined as an absolute one is. Without settings, the data folder is a relative path.
 func TestDoctorOfARelativePath(t *testing.T) {
 	folder, name := filepath.Split(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))
 	t.Chdir(folder)

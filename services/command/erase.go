@@ -28,13 +28,13 @@ type eraseWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// erasePoll is the time between two looks at an erasure. A look is one row by its key. Most users are small, and a person
+// erasePoll is the time between two looks at an erasure. A look reads one row by its key. Most erasures are short, and a person
 // waits for the answer.
 const erasePoll = 200 * time.Millisecond
 
 // runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a
-// failure. Erasures are idempotent: the same command again waits for the one that runs. The key is refused from the commit of
-// Begin on. Everything after it can be left to the servers.
+// failure. Erasures are idempotent: the same command again waits for the erasure that runs. From the commit of Begin on, the key
+// is refused, and the servers can do the rest.
 func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
 	if ofSQLite {
@@ -49,7 +49,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var erasure erasures.Erasure
-	// The record of the act is in the same database, so that admin { acts } shows acts by hand too.
+	// The record of the act is in the same database, so that admin { acts } shows the acts of this command too.
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
 	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // the record of the act does not name the key, which is to disappear
 		erasure, _, err = erasures.Begin(ctx, db, command.Erase.User)
@@ -94,7 +94,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 // printErasure prints how far an erasure is, and what was removed until now. The name is printed last: the erasure can be found
 // by its name when the key means nothing any more.
 func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
-	// One write, so that a pipe gets all of it or nothing.
+	// The text is one write, so that a pipe gets all of it or nothing.
 	var text strings.Builder
 	switch {
 	case erasure.Done():

@@ -42,7 +42,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	if !known {
 		return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
 	}
-	// One write to out for many lines. Lines written before an error stay written, so the error says that the export is
+	// Many lines go to out in one write. Lines written before an error stay written, so the error says that the export is
 	// incomplete.
 	write := func(out io.Writer) error {
 		// A line is mostly short, and an export may have millions.
@@ -84,12 +84,12 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(file.Name()) // the export has failed already
 		}
 	}()
-	// Synced before the rename: after a crash the name would otherwise be that of an empty file.
+	// The file is synced before the rename: after a crash the name could otherwise be that of an empty file.
 	err = write(file)
 	if err == nil {
 		err = file.Sync()
 	}
-	// Closed also after an error, or the file could not be removed on every system.
+	// The file is closed also after an error, because some systems cannot remove an open file.
 	if fault := file.Close(); err == nil {
 		err = fault
 	}

@@ -123,8 +123,7 @@ func TestRefusedExports(t *testing.T) {
 	}
 }
 
-// A file is written completely or not at all: a failed export leaves an earlier file of the name unchanged, and no other
-// file.
+// A file is written completely or not at all: a failed export leaves an earlier file of the name unchanged, and adds no file.
 func TestAFileIsWrittenWhole(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "f")

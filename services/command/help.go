@@ -177,7 +177,7 @@ func describe(value *kong.Value) string {
 		return value.Help
 	}
 	var facts []string
-	// In this order, so that brackets of all flags read alike.
+	// The order is fixed, so that the brackets of all flags read alike.
 	if value.HasDefault {
 		facts = append(facts, "default "+value.Default)
 	}

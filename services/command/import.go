@@ -71,7 +71,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 // importFile runs the command's import of the file. It queues the jobs with which the nodes project the new facts. Facts are
 // written here and projected by the nodes, which may run on other machines: this process opens no Redis.
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
-	// The clock of a process that is no node: its random part keeps its IDs apart from those of nodes.
+	// This process is no node: the random part of its clock keeps its IDs apart from those of nodes.
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	// Posts and follows change feeds that exist already, and only jobs of the nodes can rebuild these.
 	refill := func(err error) error {
@@ -84,7 +84,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		}
 		// Dormant users have no inbox to refill: it is built when they return.
 		active := thresholds.DormantSince(services.SystemClock{}.Now())
-		// Also when ctx has ended: otherwise projections would lack what SQL has until the audit finds it.
+		// The refills are queued also when ctx has ended: otherwise projections would lack the new rows until the audit finds that.
 		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}

@@ -47,9 +47,9 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 
 `
 
-// reference writes the schema as a page of Markdown. It writes into memory, so that only the end can fail. docs/schema.md is
-// its output, and make verify compares them. The same schema gives the same text, byte for byte, so what comes from a map is
-// sorted.
+// reference writes the schema as a page of Markdown. It writes into memory, so that only the end can fail. docs/schema.md is its
+// output, and make verify compares them. The same schema gives the same text, byte for byte, so everything that comes from a map
+// is sorted.
 type reference struct {
 	schema *ast.Schema
 	out    strings.Builder
@@ -86,8 +86,8 @@ func fileOf(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }
 
-// chapterOf is the chapter of a type, or of a field by Type.field: the one in moved, else that of its file. It is "" for a
-// definition that the parser adds, which is in no file.
+// chapterOf is the chapter of a type, or of a field by Type.field: the chapter in moved, or else the chapter of its file. It is
+// "" for a definition that the parser adds, which is in no file.
 func chapterOf(name string, at *ast.Position) string {
 	if to := moved[name]; to != "" {
 		return to
@@ -126,15 +126,15 @@ func (r *reference) chapter(file, title string) {
 		}
 		return definition.Position.Line
 	}
-	// In the order of the file, which its author chose for reading. Lines of different files are not compared: types of other
-	// files have the place 0.
+	// The types are in the order of the file, which its author chose for reading. Lines of different files are not compared: types
+	// of other files have the place 0.
 	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
 	for _, definition := range types {
 		r.definition(definition, file, title)
 	}
 }
 
-// fieldsIn are the fields that a file gives a type. Those in the file of the basics go where their type goes.
+// fieldsIn are the fields that a file gives a type. A field in the file of the basics belongs to the chapter of its type.
 func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	for _, field := range definition.Fields {
 		chapter := chapterOf(definition.Name+"."+field.Name, field.Position)
@@ -162,7 +162,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 	if len(definition.Interfaces) > 0 {
 		fmt.Fprintf(&r.out, "\nImplements %s.\n", r.names(definition.Interfaces))
 	}
-	// Interfaces and unions. The schema has its types in a map, so they are sorted.
+	// For an interface or a union, the types in it are listed. They are sorted, because the schema has its types in a map.
 	if definition.IsAbstractType() {
 		var names []string
 		for _, possible := range r.schema.GetPossibleTypes(definition) {
@@ -180,7 +180,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
 	}
 	r.fields(fieldsIn(definition, file))
-	// Links from the type to the fields that other chapters have.
+	// These are links from the type to its fields in other chapters.
 	var further []string
 	for _, capability := range capabilities {
 		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
@@ -203,8 +203,8 @@ func (r *reference) names(names []string) string {
 	return strings.Join(linked, ", ")
 }
 
-// fields writes a list of fields: the signature in one line, the description below it, then the arguments that have one.
-// Markdown lists and no tables: a description may be long, and a table would squeeze it.
+// fields writes a list of fields: the signature in one line, the description below it, then the arguments that have one. It
+// writes Markdown lists and no tables: a description may be long, and a table would squeeze it.
 func (r *reference) fields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string

@@ -17,7 +17,7 @@ type SchemaOptions struct {
 // runSchema does "tidings schema": the schema that the server serves, in the schema definition language. Its order is always
 // the same. Tools that generate clients compare the text, so a difference is a change of the contract.
 func runSchema(options SchemaOptions, out io.Writer) error {
-	// Without resolvers: nothing is executed.
+	// The schema has no resolvers here, because nothing is executed.
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	if options.Markdown {
 		return writeReference(schema, out)

@@ -103,8 +103,8 @@ func read(text string, target reflect.Value) (err error) {
 	return err
 }
 
-// text is a flag's value, in the form in which a user would give it. Read again, it is the same value. It is compared with
-// lists of words too, so it must not depend on the machine.
+// text is a flag's value, in the form in which a user would give it. When it is read again, it gives the same value. It is
+// compared with lists of words too, so it must not depend on the machine.
 func text(flag *kong.Flag) string {
 	switch value := flag.Target.Interface().(type) {
 	case []string:
@@ -119,15 +119,15 @@ func text(flag *kong.Flag) string {
 const hidden = "***"
 
 var (
-	// Greedy, because a password may have any character: everything up to the last @ is hidden, rather too much than too little.
+	// It is greedy, because a password may have any character: everything up to the last @ is hidden, even if that is too much.
 	urlPassword = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
 	// Drivers take passwords as parameters too. A parameter is hidden if its name contains one of these words.
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
 // shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
-// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag secret is all for a
-// key, and anything else for an address with a password in it.
+// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag secret has the value
+// all for a key, and another value for an address with a password in it.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {
@@ -185,7 +185,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 // limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid. A duration is a number too,
 // of nanoseconds.
 func limit(flag *kong.Flag, text string) int64 {
-	// Read as the flag's own values are, so that 100ms is a bound of a duration.
+	// The bound is read like the flag's own values, so that 100ms is a bound of a duration.
 	bound := reflect.New(flag.Target.Type()).Elem()
 	if err := read(text, bound); err != nil {
 		panic(err)

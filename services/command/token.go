@@ -12,7 +12,7 @@ import (
 	"tidings/transport"
 )
 
-// TokenOptions are the options of "tidings token" besides the settings of tokens, which are those of a server: a server accepts a
+// TokenOptions are the options of "tidings token" besides the settings of tokens, which a server has too: a server accepts a
 // token that was signed with the same environment.
 type TokenOptions struct {
 	User       string        `kong:"-"` // the user's key, "" for a token of the host application

@@ -87,7 +87,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	// The services of a node, without the loops that deliver: only a test sends anything from here.
+	// These are the services of a node without the loops that deliver: only a test sends anything from here.
 	changes := stream.New(stream.Config{DB: db, Always: cfg.Changes})
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
 	act := strings.TrimPrefix(command.Name, "webhooks ")
@@ -160,7 +160,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		// The name is required, because the lines do not name their endpoint.
 		return printDead(ctx, hooks, o.Name, out)
 	}
-	// list and status are left: a line for each endpoint, or everything that is known of it.
+	// Only list and status remain: a line for each endpoint, or everything that is known of it.
 	list, err := hooks.Endpoints(ctx, o.Name)
 	if err == nil && o.Name != "" && len(list) == 0 {
 		err = services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(o.Name))
@@ -190,7 +190,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
 			{"  behind", behind(e.Since, now)}, {"  last success", timeText(e.OKAt)}, {"  last failure", strings.TrimSpace(timeText(e.FailedAt) + " " + e.Error)},
 		}
-		// Shown only while a node delivers to the endpoint.
+		// The node is shown only while it delivers to the endpoint.
 		if e.Delivers {
 			lines = append(lines, [2]string{"  delivered by", e.Node})
 		}

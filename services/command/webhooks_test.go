@@ -145,7 +145,8 @@ func TestWebhooksCommand(t *testing.T) {
 	keptActs(t)
 }
 
-// keptActs checks that the commands that change something are among the acts of operators, and that those that only show something are not.
+// keptActs checks that the commands that change something are among the acts of operators, and that commands that only show
+// something are not.
 func keptActs(t *testing.T) {
 	t.Helper()
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)

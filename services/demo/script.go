@@ -90,7 +90,8 @@ func (s *script) past() [][]event {
 	for range mostLive {
 		starts = append(starts, s.start())
 	}
-	// The board lists shows by their start, and shows that start at one moment by their IDs. In this order both are the same.
+	// The board lists shows by their start, and shows that start at one moment by their IDs. Sorted like this, the shows have one
+	// order in both.
 	slices.SortFunc(starts, func(a, b event) int {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
@@ -109,7 +110,7 @@ func (s *script) past() [][]event {
 	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
 		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
 	step(append(news, views()...), 35*time.Minute, 20*time.Minute)
-	// The newest posts, after everything that the viewer could have seen.
+	// The newest posts come after everything that the viewer could have seen.
 	var unread []event
 	for i := range unreadPosts {
 		unread = append(unread, s.post(1+i%(len(cast)-1)))
@@ -172,7 +173,7 @@ func (s *script) event() event {
 	case dice < 86:
 		return follow(s.people[s.somebody(0)], s.people[0])
 	case dice < 88:
-		// Two people of the crowd, neither of them the viewer.
+		// One person of the crowd follows another. Neither is the viewer.
 		follower := s.somebody(0)
 		return follow(s.people[follower], s.people[s.somebody(follower)])
 	}
@@ -227,7 +228,7 @@ func (s *script) comment(who, post int) event {
 	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
 }
 
-// schedule returns a new show of one of the cast. The viewer follows all of the cast. It is planned for 3 minutes from now
+// schedule returns a new show of one of the cast. The viewer follows all of the cast. The show is planned for 3 minutes from now
 // or later, so it stays upcoming until it is started by chance.
 func (s *script) schedule() event {
 	host := 1 + s.random.IntN(len(cast)-1)
@@ -248,8 +249,8 @@ func (s *script) start() event {
 	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
-// end returns the end of the show that is live for longest. It then becomes a replay without an address, as on a server
-// whose video is still being made.
+// end returns the end of the show that has been live the longest. The show then becomes a replay without an address, as on a
+// server whose video is still being made.
 func (s *script) end() event {
 	show := s.live[0]
 	s.live = s.live[1:]
@@ -277,8 +278,8 @@ func say(who person, conversation int, text string) event {
 	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
 }
 
-// conversations returns the events that create the talks. The other member creates a direct conversation. The viewer is a
-// member of each and never its creator, so that none of them is an act of the viewer.
+// conversations returns the events that create the talks. The other member creates a direct conversation. The viewer is a member
+// of each and never its creator, so that no creation is an act of the viewer.
 func conversations(people []person) (events []event) {
 	for number, talk := range talks {
 		kind, members := "GROUP", []string{"user:" + Viewer}

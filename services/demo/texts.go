@@ -32,7 +32,7 @@ var talkOf = []string{
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",
 }
 
-// Names of people beside the cast: the key is ASCII, as applications have it, and the name is as people write it.
+// firstNames are for the people beside the cast: the key is ASCII, as applications have it, and the name is as people write it.
 // With 60 names and five letters each there are names for exactly the 300 other people.
 var firstNames = []struct{ key, name string }{
 	{"ada", "Ada"}, {"ali", "Ali"}, {"ana", "Ana"}, {"anton", "Anton"}, {"aya", "Aya"}, {"bao", "Bao"}, {"chen", "Chen"}, {"clara", "Clara"},

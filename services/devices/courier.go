@@ -25,8 +25,8 @@ const (
 // courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
 // requests are goroutines of their own, which end at any time and leave an outcome.
 //
-// The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without
-// one; send puts its outcome into ended; the next Step writes that by record. From begin to record the device is under way, and
+// The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without one;
+// send puts its outcome into ended; record writes the outcome in the next Step. From begin to record the device is under way, and
 // nothing else is done for it.
 type courier struct {
 	s    *Service
@@ -84,7 +84,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 func (c *courier) Resign(ctx context.Context) {
 	c.sending.Wait() // they end with the context of the steps
 	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
-	_ = c.record(recording) // otherwise the next node repeats it
+	_ = c.record(recording) // if this fails, the next node repeats the messages
 	cancel()
 	c.held.Resign(ctx)
 }
@@ -122,16 +122,16 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	return len(changes), err
 }
 
-// due lists devices to send to now, without those that are under way. The statement leaves out devices of a push service that can
-// take no further request, so that they do not delay others. The limit adds the devices under way, which are due too.
+// due lists devices to send to now, without devices that are under way. The statement leaves out devices of a push service that
+// can take no further request, so that they do not delay others. The limit adds the devices under way, which are due too.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
 	onlyListed, services := c.lanes.open(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
-	// The statement leaves out the busy services; or, while all places of strangers are taken, it reads only the known ones that
-	// are not busy.
+	// The statement leaves out the busy services. While all places of strangers are taken, it reads only devices of the known
+	// services that are not busy.
 	st := dueDevices
 	if onlyListed {
 		st = dueAmong
@@ -207,7 +207,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 		delete(c.underway, r.hash)
 		return
 	}
-	// Both are answers of a service that works: the service has forgotten the subscription, and no later message would arrive.
+	// 404 and 410 are answers of a service that works: it has forgotten the subscription, and no later message would arrive.
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
@@ -235,13 +235,14 @@ type outcome struct {
 	removed     bool
 }
 
-// passed is a device that needs no message now. It counts as having the change, so that only later changes can need one.
+// passed is the outcome of a device that needs no message now. The device counts as having the change, so that only later changes
+// can need one.
 func (r row) passed(change stream.Change) outcome {
 	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // the version is 0 while the user has no badges yet
 	return outcome{row: r}
 }
 
-// sent is a device that has a change now. Items that came in quiet hours do not alert after them.
+// sent is the outcome of a device that has a change now. Items that came in quiet hours do not alert after these hours.
 func (r row) sent(change stream.Change, now time.Time) outcome {
 	had := r.has
 	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
@@ -251,8 +252,8 @@ func (r row) sent(change stream.Change, now time.Time) outcome {
 	return outcome{row: r, deliveredAt: now}
 }
 
-// deferred is a device whose user has an open socket, which alerts the user. The longer the device has waited, the less often the
-// socket is checked.
+// deferred is the outcome of a device whose user has an open socket, which alerts the user. The longer the device has waited, the
+// less often the socket is checked.
 func (r row) deferred(change stream.Change, now time.Time) outcome {
 	r.heard = max(r.heard, change.Seq)
 	if r.attempts > 0 || r.firstAt.IsZero() {
@@ -261,7 +262,7 @@ func (r row) deferred(change stream.Change, now time.Time) outcome {
 	return outcome{row: r, dueAt: now.Add(min(max(now.Sub(r.firstAt), awayFirst), awayMost))}
 }
 
-// refused is a device whose message failed. After a day it is given up until its user's next change.
+// refused is the outcome of a device whose message failed. After a day the device is given up until its user's next change.
 func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	if r.attempts == 0 {
 		r.firstAt = now
@@ -279,7 +280,8 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
 }
 
-// givenUp is a device that is given up until its user's next change. Its attempts are above 0, so that lists show it as failing.
+// givenUp is the outcome of a device that is given up until its user's next change. Its attempts are above 0, so that lists show
+// it as failing.
 func (r row) givenUp(now time.Time, why string) outcome {
 	if r.attempts == 0 {
 		r.attempts, r.firstAt = 1, now
@@ -297,7 +299,7 @@ func (c *courier) record(ctx context.Context) error {
 	if len(ended) == 0 {
 		return nil
 	}
-	// In the order of the key, as every writer of these rows locks them.
+	// The outcomes are sorted by key, because every writer of these rows locks them in this order.
 	slices.SortFunc(ended, func(a, b outcome) int { return strings.Compare(a.hash, b.hash) })
 	var changed, removed sql.Rows
 	delivered, failed, last := 0, 0, ""

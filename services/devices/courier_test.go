@@ -17,7 +17,7 @@ import (
 // endLease ends the lease of the node that sends.
 var endLease = sql.AdHoc("the lease ends", `UPDATE device_readers SET until_us = 0`)
 
-// The number goes up with an alert and down in silence, to nothing at the end. Each device of the user gets it, and no other.
+// The number rises with an alert and falls in silence, down to 0. Each device of the user gets it, and no device of another user.
 func TestNumberGoesUpAndDown(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -69,7 +69,7 @@ func TestNumberGoesUpAndDown(t *testing.T) {
 	})
 }
 
-// A device that wants no silent messages gets only those that alert.
+// A device that wants no silent messages gets only messages that alert.
 func TestOnlyAlerts(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -90,7 +90,7 @@ func TestOnlyAlerts(t *testing.T) {
 	sqltest.Equal(t, totals, []int{3, 4})
 }
 
-// In quiet hours the number changes in silence, and items that came in them do not alert afterwards.
+// In quiet hours the number changes in silence, and items that came in quiet hours do not alert afterwards.
 func TestQuietHours(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -122,8 +122,8 @@ func TestQuietHours(t *testing.T) {
 	}
 }
 
-// With the setting, a user with an open socket is left out until it is closed; then the number comes, and items that the socket
-// showed do not alert again.
+// With the setting Away, the devices of a user with an open socket get nothing until the socket is closed. Then they get the
+// number, and items that the socket showed do not alert again.
 func TestOpenSockets(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -153,7 +153,8 @@ func TestOpenSockets(t *testing.T) {
 	}
 }
 
-// A change after the last socket was closed alerts at once, whether or not a change that the socket showed still waits.
+// A change that comes after the last socket was closed alerts at once, even if an earlier change that the socket showed still
+// waits.
 func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -169,9 +170,9 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 			w.online[users[0]], w.online[users[1]] = is, is
 		}
 		open(true)
-		w.like(1, users[0]) // ann sees it, bob saw nothing
+		w.like(1, users[0]) // ann's open socket shows it; bob has no change yet
 		w.settle(c)
-		b.Clock.Advance(awayMost) // she has been there for long
+		b.Clock.Advance(awayMost) // the socket has been open for long
 		w.settle(c)
 		sqltest.Equal(t, len(w.push.Take()), 0)
 		open(false)
@@ -227,7 +228,8 @@ func TestBurstIsOneMessage(t *testing.T) {
 	}
 }
 
-// After a change of the server's key a device fails with that reason, until the browser registers again.
+// After a change of the server's key, sending to a device fails, and its error names the other key, until the browser registers
+// again.
 func TestAnotherKey(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -252,7 +254,7 @@ func TestAnotherKey(t *testing.T) {
 	sqltest.Equal(t, w.lastOf("phone"), 1)
 }
 
-// Nothing goes to an address that is not public, by whatever name.
+// No request goes to an address that is not public, whatever host name leads to it.
 func TestPrivateAddresses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -268,7 +270,8 @@ func TestPrivateAddresses(t *testing.T) {
 	sqltest.Equal(t, w.push.Arrived(), 0)
 }
 
-// The change stream is on while there is a device. A change between the first registration and that moment is found all the same.
+// The change stream is on only while there is a device. A change between the first registration and the start of the stream is
+// not lost.
 func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -277,7 +280,7 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 		without := w.node(func(cfg *Config) { cfg.Keys = Keys{} })
 		sqltest.Equal(t, w.stream.On(), false)
 		s := w.node()
-		sqltest.Equal(t, w.stream.On(), true) // until it is known that there is none
+		sqltest.Equal(t, w.stream.On(), true) // until the first look finds no device
 		sqltest.Equal(t, s.look(b.Ctx), nil)
 		sqltest.Equal(t, w.stream.On() || without.On(), false)
 		w.register(s, user, "phone")
@@ -293,7 +296,7 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 	})
 }
 
-// Only one node sends; another one takes over when the lease ends, and the one before cannot record anything.
+// Only one node sends. Another node takes over when the lease ends, and the former node can no longer record anything.
 func TestOneNodeSends(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -25,9 +25,9 @@ type cluster struct {
 	random  *rand.Rand
 	users   []services.UserID
 	names   []string                   // of browsers
-	owner   map[string]services.UserID // of each browser; 0: it is not registered
+	owner   map[string]services.UserID // by browser; 0: not registered
 	nodes   []*courier
-	stopped []*courier  // killed, or paused, with requests that were not recorded
+	stopped []*courier  // killed or paused, with outcomes that are not recorded yet
 	hangs   atomic.Bool // no request is answered
 }
 
@@ -70,9 +70,9 @@ func (c *cluster) act() {
 		sqltest.Must(c.nodes[i].s.Unregister(c.Ctx, c.owner[name], "", c.browsers[name].Endpoint))(c.T)
 		c.owner[name] = 0
 	default:
-		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that sends
+		_, _ = c.nodes[i].Step(c.Ctx) // this node may not hold the lease
 	}
-	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // it wakes and records its outcomes
+	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // a stopped node wakes and tries to record its outcomes
 		late := c.stopped[0]
 		c.stopped = c.stopped[1:]
 		if len(late.ended) > 0 {
@@ -106,7 +106,7 @@ func (c *cluster) quiet() {
 			for {
 				wait, err := one.Step(c.Ctx)
 				if err != nil || wait == poll {
-					break // another one sends, or nothing is left
+					break // another node sends, or nothing is left to send
 				}
 				one.sending.Wait()
 			}
@@ -114,8 +114,8 @@ func (c *cluster) quiet() {
 	}
 }
 
-// Nodes die between any two steps, push services fail at random, and browsers change hands: the versions of a browser rise, two
-// messages for it are never under way at once, and in the end its last message has its user's present number.
+// Nodes die between any two steps, push services fail at random, and browsers change hands. Still the versions of a browser rise,
+// two messages for one browser are never under way at once, and in the end its last message has its user's present number.
 func TestCrashBetweenAnySteps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

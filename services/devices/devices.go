@@ -1,22 +1,24 @@
 // Package devices brings the number on the application's icon to browsers whose page is closed, by Web Push.
 //
 // A device is a subscription of a browser, which its user registers. Devices are a consumer of the change stream: a position in
-// it says up to where changes have made devices due, and each row says which version the device has and which one it wants.
-// Both are in SQL. One node at a time, by a lease, sends: to every device the newest badges of its user, encrypted for the
+// it says up to where changes have made devices due, and each row says which version the device has and which one it wants. Both
+// are in SQL. One node at a time holds a lease and sends: every device gets the newest badges of its user, encrypted for the
 // browser (RFC 8291) and signed (VAPID, RFC 8292).
 //
-// It guarantees that once changes stop each device was sent the newest badges of its user; that the versions of a device rise,
-// because one request for a device is under way at most; that a burst of changes is one message, and the next message replaces
-// one that a push service still holds; that a device belongs to the user who registered it last, and nobody else sees or removes
-// it; and that push services do not wait for each other.
+// The package guarantees that each device is sent the newest badges of its user once changes stop; that the versions of a device
+// rise, because at most one request for a device is under way; that a burst of changes is one message, and the next message
+// replaces one that a push service still holds; that a device belongs to the user who registered it last, and nobody else sees or
+// removes it; and that push services do not wait for each other.
 //
-// The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream and
-// sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a change.
+// The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream
+// and sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a
+// change.
 //
 // On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
 // that fails for several devices in a row gets one request at a time until one succeeds. A device that its push service does not
-// know any more (404, 410) is removed. If the node dies, another one takes over after the lease, and repeats what was not recorded.
-// Without keys nothing can be registered and nothing runs; without a device a node reads one empty table at intervals.
+// know any more (404, 410) is removed. If the node dies, another node takes over when the lease has ended, and repeats the
+// requests that were not recorded. Without keys nothing can be registered and nothing runs; without a device a node reads one
+// empty table at intervals.
 package devices
 
 import (
@@ -54,8 +56,8 @@ type Config struct {
 }
 
 const (
-	// leaseMargin is how much longer a lease is than a request. A lease is renewed after a quarter, so a request has three
-	// quarters of it: with 15 s more than the timeout, that is enough for timeouts up to 45 s.
+	// leaseMargin is how much longer a lease is than the timeout of a request. A node renews its lease after a quarter of the
+	// lease, so a request has three quarters of it: a margin of 15 s is enough for timeouts up to 45 s.
 	leaseMargin = 15 * time.Second
 	poll        = 500 * time.Millisecond // for new changes
 	pollMore    = 50 * time.Millisecond  // while requests are under way
@@ -63,20 +65,20 @@ const (
 	reader      = "devices"              // the row that is leased
 )
 
-// Service is Web Push on one node. It is safe for concurrent use.
+// Service sends Web Push from one node. It is safe for concurrent use.
 type Service struct {
 	cfg    Config
 	db     *sql.DB
 	pool   *leases.Pool
 	guard  outbound.Guard
 	client *outbound.Client
-	batch  int // changes, or devices, of one step
-	// Whether there were devices at the last look; Register sets it at once.
+	batch  int // the most changes, or devices, in one step
+	// some says whether there were devices at the last look; Register sets it at once.
 	some  atomic.Bool
 	first chan struct{} // wakes look for the first device
 
-	// Only the goroutine of Run uses these two.
-	looked, read bool // looked: look has run; read: the stream was read at that time
+	// Only the goroutine of Run uses looked and read.
+	looked, read bool // looked: look has run; read: the last look switched the stream on
 
 	delivered, failed, removed atomic.Uint64
 }
@@ -92,7 +94,7 @@ func New(cfg Config) *Service {
 	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests), batch: 500, first: make(chan struct{}, 1)}
 	if s.On() {
-		cfg.Stream.SetRead(true) // until the first look: a job before it would mark nobody
+		cfg.Stream.SetRead(true) // until the first look: otherwise jobs before it would mark no user
 	}
 	s.pool = leases.NewPool(leases.Config{
 		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
@@ -102,7 +104,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// On reports whether this node has keys. Without them it takes no lease, because it can sign no message.
+// On reports whether this node has keys. A node without keys takes no lease, because it can sign no message.
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
@@ -178,8 +180,8 @@ func (s *Service) look(ctx context.Context) error {
 	return nil
 }
 
-// markFirst marks the users of the first devices: until now the jobs of this node have marked nobody. A change between the
-// registration and this look would be lost otherwise, until the next lap.
+// markFirst marks the users of the first devices, because the jobs of this node have marked no user until now. Otherwise a change
+// between the registration and this look would be lost until the next lap of the stream.
 func (s *Service) markFirst(ctx context.Context) error {
 	users, err := sql.Column[services.UserID](ctx, s.db, firstUsers)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 var leased = leases.NewTable("devices", "device_readers")
 
 var (
-	// An erasure waits for the lock until the device is written, and so does not miss it.
+	// The lock makes an erasure of the user wait until the device is written, so that the erasure does not miss the device.
 	holdUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
 
-	// The usual registration changes only the time, by which the oldest devices of a user are found.
+	// A repeated registration changes only seen_at, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
 	// A registration that changes something makes the row a new one: has 0 sends the newest badges again, heard $12 keeps older
@@ -30,7 +30,7 @@ var (
 		ON CONFLICT (hash) DO UPDATE SET user_number = excluded.user_number, vapid = excluded.vapid, name = excluded.name, silent = excluded.silent, registered_at = excluded.registered_at, seen_at = excluded.seen_at,
 			has = excluded.has, heard = excluded.heard, want = excluded.want, due_at = excluded.due_at, attempts = 0, first_at = 0, dead_at = 0, delivered_at = 0, error = ''`)
 
-	// Drops the devices beyond $2, which registered longest ago. SQLite has no OFFSET without a LIMIT.
+	// dropOldest keeps the $2 devices of a user that registered last, and drops the others. SQLite has no OFFSET without a LIMIT.
 	dropOldest = sql.NewStatement("drop a user's oldest devices", `DELETE FROM devices WHERE hash IN (
 		SELECT hash FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash LIMIT 1000 OFFSET $2)`)
 
@@ -45,13 +45,15 @@ var (
 	// Every node runs this at intervals; it reads one row at most.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
-	// There are few: devices that were registered while no node had found any. Laps of the stream find the users of all others.
+	// There are few devices at that time: they were registered before any node had found one. Laps of the stream find the users
+	// of all later devices.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// No row: another node has the lease.
 	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
-	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.
+	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds the token of another node,
+	// and changes no row.
 	moveReader = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
 
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
@@ -68,7 +70,7 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// The same for the listed services alone, while all places of strangers are taken.
+	// dueAmong is dueDevices for the listed services alone. It is used while all places of strangers are taken.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
@@ -80,7 +82,7 @@ var (
 		FROM {rows $1 hash TEXT, registered_at BIGINT, want BIGINT, has BIGINT, heard BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, delivered_at BIGINT, error TEXT} AS r
 		WHERE devices.hash = r.hash AND devices.registered_at = r.registered_at`)
 
-	// As above: a browser that subscribed again stays.
+	// Like recordDevices, this leaves a device alone that was registered again meanwhile.
 	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
 		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
 
@@ -171,9 +173,9 @@ func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list 
 // first device of the installation.
 type Counts struct {
 	Registered int
-	Waiting    int       // that are due, or tried again later
-	Dead       int       // that were given up until their user's next change
-	Oldest     time.Time // since when the first is due; zero if none is due now
+	Waiting    int       // devices that are due, or tried again later
+	Dead       int       // devices that were given up until their user's next change
+	Oldest     time.Time // when the first due device became due; zero if none is due now
 	Delivered  int       // messages that push services accepted
 	Failed     int       // requests that failed
 	Removed    int       // devices that their push service did not know any more

@@ -61,8 +61,8 @@ const (
 	authLength   = 16
 )
 
-// checkKeys checks the keys of a subscription, and returns them in one form, of which the hash is made. A bad key found later
-// would fail each message for a day.
+// checkKeys checks the keys of a subscription, and returns them in the one form from which the hash is made. A bad key that is
+// only found later would make every message fail for a day.
 func checkKeys(p256dh, auth string) (point, secret string, err error) {
 	raw, err := decode(p256dh)
 	if err != nil {
@@ -84,5 +84,5 @@ func checkKeys(p256dh, auth string) (point, secret string, err error) {
 	return base64.RawURLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(short), nil
 }
 
-// subscriber is the subject as the library takes it, which adds mailto: itself.
+// subscriber is the subject in the form that the library takes: the library adds mailto: itself.
 func subscriber(subject string) string { return strings.TrimPrefix(subject, "mailto:") }

@@ -12,19 +12,19 @@ import (
 // the requests, so that hosts that hang cannot take the place of real push services.
 const (
 	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	maxPerStranger = 2      // requests at once to one of these push services
+	maxPerStranger = 2      // requests at once to one push service that has not accepted a message yet
 	maxLanes       = 10_000 // remembered
 )
 
-// lanes bound the number of requests to each push service at once. They are lost with the node, which costs some requests. The
-// courier's mu guards them.
+// lanes bound the number of requests to each push service at once. They are in memory alone: a restart loses them, which costs
+// some requests. The courier's mu guards them.
 type lanes struct {
 	most      int // requests at once to a push service that has accepted a message
 	of        map[string]*lane
-	strangers int // requests under way to push services that have not
+	strangers int // requests under way to push services that have not accepted one yet
 }
 
-// lane is one push service. It is down from outbound.Breaker failures on.
+// lane is one push service. It is down after outbound.Breaker failures in a row.
 type lane struct {
 	underway int
 	failures int // in a row
@@ -77,7 +77,7 @@ func (l *lanes) open(now time.Time) (onlyListed bool, services []string) {
 	return onlyListed, services
 }
 
-// begin takes a place for a request, if there is one. Every place that was taken is freed by end, answered or failed, once.
+// begin takes a place for a request, if there is one. Exactly one call of end, answered or failed frees each place.
 func (l *lanes) begin(service string, now time.Time) bool {
 	one := l.get(service)
 	if !l.takes(one, now) {
@@ -108,7 +108,7 @@ func (l *lanes) answered(service string, accepted bool) {
 	one.failures, one.retryAt = 0, time.Time{}
 	if accepted && !one.known {
 		one.known = true
-		l.strangers -= one.underway // they are not strangers' any more
+		l.strangers -= one.underway // these requests no longer go to a stranger
 	}
 }
 

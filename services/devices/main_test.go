@@ -47,7 +47,8 @@ type world struct {
 
 func newWorld(b *peopletest.Bundle) *world { return newWorldWith(b, true) }
 
-// newWorldWith makes a world whose change stream is always on, or only while somebody reads it. Its laps find nobody.
+// newWorldWith makes a world whose change stream is always on, or only while somebody reads it. The laps of the stream find no
+// user.
 func newWorldWith(b *peopletest.Bundle, always bool) *world {
 	w := &world{
 		Bundle: b, likes: map[services.UserID]int{}, items: map[services.UserID]services.Item{}, online: map[services.UserID]bool{},
@@ -84,7 +85,7 @@ func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badg
 	return []services.Explanation{{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}}}, nil
 }
 
-// like sets a user's likes as of now, and writes the change to the stream. Likes that rise are news.
+// like sets a user's likes as of now, and writes the change to the stream. A rise makes a new item, which may alert.
 func (w *world) like(likes int, users ...services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()

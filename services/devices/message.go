@@ -26,8 +26,8 @@ const (
 	encryptionOverhead      = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
 
-// message is the text for a service worker, as JSON. The names are those of BadgeChange in the schema. It is small: push services
-// take 4 KB with the encryption.
+// message is the text for a service worker, as JSON. The fields have the names of BadgeChange in the schema. It is small: push
+// services take 4 KB with the encryption.
 type message struct {
 	Version string  `json:"version"`
 	UserID  string  `json:"userId"`
@@ -69,7 +69,7 @@ func (r row) shown(change stream.Change) message {
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
 		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
 	}
-	// In quiet hours an alert is shown only if the device has its version already.
+	// In quiet hours an alert is shown only if the device already has the alert's version.
 	if newest, loud := state.Alert(r.heard), state.Loud(); newest != nil && (!state.Quiet || loud <= r.has) {
 		alert := stream.VersionText(loud)
 		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
@@ -108,7 +108,7 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 			size = greatestSize
 		}
 		if m.Silent {
-			urgency = webpush.UrgencyNormal // it need not wake a device whose battery is low
+			urgency = webpush.UrgencyNormal // this message need not wake a device whose battery is low
 		}
 		var made builder
 		// The library encrypts and signs; the builder in place of its client keeps it from sending.
@@ -117,9 +117,9 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,
 		})
 		if got != nil {
-			_ = got.Body.Close() // there is none: the builder answers with an error
+			_ = got.Body.Close() // there is no response: the builder returns an error
 		}
-		// The keys of the browser were checked at its registration, so that this is rare.
+		// The keys of the browser were checked at its registration, so an error is rare here.
 		if made.request == nil {
 			return nil, err
 		}

@@ -40,7 +40,8 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 			return Registered{}, err
 		}
 	}
-	// Changes from before the registration do not alert. One between this read and the commit does, which is the safe side.
+	// Changes from before the registration do not alert. A change between this read and the commit does alert, which is the safe
+	// side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
 		return Registered{}, err
@@ -53,7 +54,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	if err != nil {
 		return Registered{}, err
 	}
-	// The first device of the installation, as far as this node knows: have the stream on now and not at the next look.
+	// This is the first device of the installation, as far as this node knows: wake look, so that the stream is on at once.
 	if !s.some.Swap(true) {
 		select {
 		case s.first <- struct{}{}:
@@ -67,7 +68,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID
-	if found, err := tx.One(ctx, holdUser, []any{user}, &number); err != nil || !found { // it orders the registrations of a user
+	if found, err := tx.One(ctx, holdUser, []any{user}, &number); err != nil || !found { // the lock orders the registrations of a user
 		if err == nil {
 			err = services.Errorf(services.NotFound, "there is no such user any more")
 		}
@@ -82,8 +83,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 		return done, err
 	}
 	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
-	// Pages register at every visit: nothing is sent for it. A device that fails is written anew, since this request shows that
-	// the browser still exists.
+	// Pages register at every visit, so a repetition sends nothing. A device that fails is written anew, since this request shows
+	// that the browser still exists.
 	if !done.Changed && attempts == 0 {
 		_, err = tx.Run(ctx, touchDevice, hash, tx.Now)
 		return done, err
@@ -99,7 +100,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 }
 
 // Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. It looks only among the
-// user's own devices: another user's device has the same result as an unknown one, so that an ID reveals nothing to others.
+// user's own devices: the result for another user's device is the result for an unknown device, so that an ID reveals nothing to
+// others.
 func (s *Service) Unregister(ctx context.Context, user services.UserID, id, endpoint string) (changed bool, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false

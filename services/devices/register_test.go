@@ -186,7 +186,7 @@ func TestNewKeysReplaceTheFormer(t *testing.T) {
 	sqltest.Equal(t, w.lastOf("phone"), 2)
 }
 
-// Beyond the limit the device that registered longest ago goes.
+// Beyond the limit a new device replaces the device that registered longest ago.
 func TestOldestDeviceIsReplaced(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

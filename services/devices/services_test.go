@@ -81,7 +81,8 @@ func TestRudePushServices(t *testing.T) {
 	}
 }
 
-// Any user can name a push service: one whose certificate has a NUL in a name, which PostgreSQL refuses in a text, stops nobody else.
+// Any user can name a push service. If its certificate has a name with a NUL, which PostgreSQL refuses in a text, the other
+// devices still get their messages.
 func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -113,7 +114,7 @@ func answerGarbage(to http.ResponseWriter, text string) {
 	_ = connection.Close()
 }
 
-// A device for which the push service asks to wait gets nothing before.
+// If the push service asks to wait for a device, the device gets nothing before the wait ends.
 func TestRetryAfter(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

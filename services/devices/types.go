@@ -11,7 +11,7 @@ import (
 
 // The limits of devices.
 const (
-	MaxDevices = 20 // of one user; a further one replaces the one that registered longest ago
+	MaxDevices = 20 // of one user; a further device replaces the one registered longest ago
 	maxName    = 64 // characters
 )
 

@@ -19,8 +19,8 @@ type At struct {
 	User  services.UserID
 	Key   string
 	After int64 // where the previous run ended; 0: the beginning
-	// Late says that this is not the first pass. Then data that earlier passes kept for the jobs of other users, which have read it
-	// meanwhile, is removed as well.
+	// Late says that this is not the first pass. A late pass also removes data that earlier passes kept for the jobs of other
+	// users, because those jobs have read it meanwhile.
 	Late bool
 }
 
@@ -92,9 +92,9 @@ func Bound(table, first string) func(ctx context.Context, tx *sql.Tx, after int6
 	}
 }
 
-// Found returns the step that reads the next things of the user, at most Batch, and undoes them. The parameters of find are the
-// user, the position after which it looks, and the limit. If bound is not nil, the fourth parameter is the end of a part of the
-// table.
+// Found returns the step that reads the IDs of the user's next rows, at most Batch, and calls undo with them. The parameters of
+// find are the user, the position after which it looks, and the limit. If bound is not nil, the fourth parameter is the end of a
+// part of the table.
 func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx, int64) (int64, bool, error),
 	undo func(ctx context.Context, tx *sql.Tx, at At, found []int64) (map[string]int, error)) Step {
 	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (done Done, err error) {

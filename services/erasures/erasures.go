@@ -141,8 +141,8 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 	return erasure, user, err
 }
 
-// begin deletes the row of a user, and enqueues the job that removes the other data. Both are one transaction: at no moment is a
-// user neither readable nor being removed.
+// begin deletes the row of a user, and enqueues the job that removes the other data. Both happen in one transaction, so at every
+// moment a user is either readable or being removed.
 func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (Erasure, error) {
 	erasure := Erasure{Name: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
 	if _, err := tx.Run(ctx, insertErasure, erasure.Name, user, key, tx.Now, "", "{}"); err != nil {
@@ -187,8 +187,8 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 	return read(ctx, db.Runner, erasureByName, name)
 }
 
-// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
-// node has missed entries: so it reads all erasures that go on.
+// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, at the start,
+// and when a node has missed entries: so it reads all erasures that have not ended.
 func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()
@@ -211,8 +211,8 @@ func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	return err
 }
 
-// forgetUser makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when it first learns of
-// the erasure, and again when the cache holds the user again, from a request that had read the ID before.
+// forgetUser makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when the node
+// first learns of the erasure. It calls Gone again if a request that had read the ID before has put the user back into the cache.
 func (s *Service) forgetUser(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
 	s.cfg.Redis.ForgetDocument(user)

@@ -54,8 +54,8 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
 }
 
-// lock reads how far the erasure of a user has come, and keeps other workers from changing that until this transaction ends:
-// two workers may have the job when the lease of one ran out. It returns errErasureDone if there is no erasure.
+// lock reads how far the erasure of a user has come, and keeps other workers from moving it on until this transaction ends: two
+// workers may have the job when the lease of one ran out. It returns errErasureDone if there is no erasure.
 func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at progress, err error) {
 	var began int64
 	var counts string

@@ -7,14 +7,14 @@ import (
 	"tidings/services/sql"
 )
 
-// roundHeld is how long a round stands still until another erasure begins a round of its own. Its leader's job may have died, or
-// wait long for a worker.
+// roundHeld is how long a round may stand still before another erasure begins its own round. The job of the round's leader may
+// have died, or wait long for a worker.
 const roundHeld = time.Minute
 
-// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it
-// began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round. Without
-// rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the step
-// ends it alone.
+// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to the step when the
+// round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round.
+// Without rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the
+// step ends it alone.
 type round struct {
 	leader       string   // whose job scrubs; "" while there is no round
 	serves       []string // the erasures, the leader among them
@@ -23,7 +23,7 @@ type round struct {
 }
 
 var (
-	// after is 0 only in erasures that have not begun the step: the other erasures end the step alone.
+	// after is 0 only in erasures that have not begun the step: erasures that have begun it end the step alone.
 	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
 
 	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)

@@ -117,7 +117,7 @@ func TestErasuresShareRounds(t *testing.T) {
 	}
 }
 
-// An erasure that comes to the scrub during a round is served by the next round, and not by this one.
+// An erasure that comes to the scrub during a round is served by the next round, and not by the round in progress.
 func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	c := newCrowd(t, 2)
 	comes := func(erasure string) {

@@ -28,7 +28,7 @@ const (
 	logPages = 16384       // written between two tries to empty the log: about 64 MB
 )
 
-// scrubs reports whether the erasure is at one of these steps, which belong to no feature.
+// scrubs reports whether the erasure is at one of the steps of scrub, which belong to no feature.
 func (at progress) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
@@ -42,7 +42,7 @@ type scrubbing struct {
 	round  round
 }
 
-// scrub does the next part of these steps. wait is how long the part after it has to wait. done is true when the erasure is done.
+// scrub does the next part of its steps. wait is how long the following part has to wait. done is true when the erasure is done.
 // The part is scrubbed before its position is saved: a crash in between repeats it, which does no harm.
 func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) (done bool, wait time.Duration, err error) {
 	if at.step == emptyLog {
@@ -115,8 +115,8 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at progres
 	return moved && !more, wait, err
 }
 
-// moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether it did.
-// Scrubbing needs this, because its work is done outside of the transaction that records it.
+// moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether the function
+// ran. Scrubbing needs this check, because its work is done outside of the transaction that records it.
 func (s *Service) moveOn(ctx context.Context, user services.UserID, at progress, do func(tx *sql.Tx) error) (moved bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)

@@ -103,8 +103,8 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	}
 }
 
-// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader. It continues if
-// the reader ends, and is given up otherwise.
+// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader. The scrub
+// continues if the reader ends, and is given up otherwise.
 func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer

@@ -27,19 +27,19 @@ const (
 	stepsAtOnce = 200 // in one run of the job: other bulk work runs between the runs
 	// A pass that follows at once would often find data that the jobs of the previous pass are about to remove.
 	passAfter = time.Second // the least time between two passes, so that the jobs of the first pass are done
-	// The wait after a pass grows with the number of passes, up to this: if something adds data again and again, the erasure
-	// must not keep a worker busy.
+	// The wait after a pass grows with the number of passes, up to longestWait: if something adds data again and again, the
+	// erasure must not keep a worker busy.
 	longestWait = time.Minute
 )
 
-// run runs the next steps. The job ends with the erasure. It is replaced rather than kept for long: a job holds a worker of its
-// class and has a lease that must be renewed.
+// run runs the next steps. The job ends with the erasure. A long erasure takes several jobs, one after the other: a job holds a
+// worker of its class and has a lease that must be renewed.
 func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	user, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
-	// Each run of the job deletes the keys again: the job of another user may have written one meanwhile.
+	// Each run of the job deletes the keys again, because the job of another user may have written a key meanwhile.
 	if err := s.cfg.Redis.Erase(ctx, user); err != nil {
 		return err
 	}

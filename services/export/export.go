@@ -94,7 +94,7 @@ var forms = map[string]func(value int64, text string) any{
 	"conversation": func(value int64, _ string) any {
 		return services.ConversationID(value).GlobalID()
 	},
-	// The names of a set of sources, which is stored as bits.
+	// This form writes the names of a set of sources, which is stored as bits.
 	"sources": func(value int64, _ string) any {
 		shown := services.UnpackSources(uint64(value))
 		return sourcesThat(func(source services.Source) bool { return shown[source] })

@@ -52,7 +52,7 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	length := 0
 	for i := at; i < len(r.Kinds); i++ {
 		kind := r.Kinds[i]
-		// It reads one line more than the page has room for, to learn whether there are more.
+		// One line more than the page has room for is read, to learn whether there are more.
 		err := kind.each(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
 			if len(lines) == size || length >= pageBytes {
 				return errFull

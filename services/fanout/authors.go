@@ -23,15 +23,15 @@ const (
 )
 
 const (
-	// A mode may lag behind the audience: a post that is still pushed to a few too many costs time and nothing else.
+	// A mode may lag behind the audience: a post that is pushed to more followers than necessary costs time and nothing else.
 	modeAfter  = 5 * time.Second // so that several follows are counted together
 	countAgain = time.Minute     // the least time between two counts of an audience of thousands
 	// modesBatch is how many authors runModes queues in one transaction: the writer of SQLite serves one at a time.
 	modesBatch = 1000
 )
 
-// authorKinds are the kinds of this file. A mode changes how later posts reach followers, and no count. A name in a document
-// makes the author's pulled posts count, so a dead node's naming chunk may concern everybody.
+// authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. A name in
+// a document makes the author's pulled posts count, so a naming chunk that a dead node left may concern everybody's counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMode, Class: jobs.Short, Each: jobs.OfUser(f.findMode), Changes: jobs.NoCounts()},
@@ -67,8 +67,8 @@ func QueueModes(ctx context.Context, db *sql.DB) error {
 	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, modesJob()) })
 }
 
-// Thresholds are the thresholds in force: those that an admin has set, else the configured ones. They are read from
-// their row each time, so that a change holds on all nodes at once.
+// Thresholds returns the thresholds in force: the thresholds that an admin has set, else the configured thresholds. They are read
+// from their row each time, so that a change holds on all nodes at once.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	thresholds, set, err := posts.ReadThresholds(ctx, f.store)
 	if err == nil && !set {
@@ -125,8 +125,8 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// alwaysCountedBelow is the size up to which an audience is counted at each change. A count of so few
-// rows of one index takes milliseconds.
+// alwaysCountedBelow is the size up to which an audience is counted at each change. Counting that many rows of one index takes
+// milliseconds.
 const alwaysCountedBelow = 10_000
 
 // modeWithoutCount is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
@@ -163,8 +163,8 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
 		if len(chunks) == 0 {
-			// No document has to name the author first. A user who follows before the commit below still reads that the
-			// author is not pulled: a chunk that nothing waits for writes the name into their document.
+			// No document has to name the author first. A user who follows before the commit below still reads that the author is
+			// not pulled. So a chunk of all followers, whose end nothing waits for, writes the name into their documents.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
 	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk queues this job again
@@ -174,7 +174,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	// The function may run again, and each run decides by the row that it reads.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
-		// Every transaction that locks both locks the log before the author's row: see changelog.LockLog.
+		// Every transaction that locks both the log and the author's row locks the log first: see changelog.LockLog.
 		if counted.Pull != known.Pull {
 			if _, err := changelog.LockLog(ctx, tx, nodecache.LogPull); err != nil {
 				return err
@@ -199,8 +199,9 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. Both
-// commit with the author's Pull: documents that are rebuilt later name the author because of that column.
+// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. The
+// chunks and the announcement commit with the author's Pull: documents that are rebuilt later name the author because of that
+// column.
 func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
@@ -209,7 +210,7 @@ func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks
 	if err := jobs.Enqueue(ctx, tx, naming...); err != nil {
 		return err
 	}
-	// Without a post the entry says that the nodes are to keep the author's pulled posts in memory.
+	// An entry without a post says that the nodes must keep the author's pulled posts in memory.
 	_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 	return err
 }
@@ -242,7 +243,8 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.J
 // NameAuthor lets the documents of one chunk of followers name its author in a field, as the follows are now. Dormant
 // followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
-	// One stamp before the first read holds for all reads of the chunk: an older stamp only makes more documents refuse.
+	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
+	// refuse.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -258,7 +260,7 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: edge.Pulled()}
-		// The two fields differ in what they say of an edge: a host's shows may be quiet.
+		// The two fields store different data of an edge: a host's shows may be quiet.
 		if field == rdb.Hosts {
 			adds[i].Author = edge.Host()
 		}
@@ -270,7 +272,8 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	if err := f.Projector.Changed(ctx, FollowerIDs(edges), results); err != nil {
 		return err
 	}
-	// Few refuse, because something must have been removed within this chunk's time; each of them is read again alone.
+	// Few documents refuse, because something must have been removed during this chunk. Each of their followers is read again
+	// alone.
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
@@ -281,14 +284,15 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	return nil
 }
 
-// runModes leaves a job for every author whose audience may call for another mode: authors with enough followers, and authors
+// runModes queues a job for every author whose audience may call for another mode: authors with enough followers, and authors
 // that have a row already.
 func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
 	}
-	// The first turn finds authors by their followers, the second those that have a row, who may have become too small.
+	// The first turn finds authors by their followers. The second finds the authors who have a row, because their audience may
+	// have become too small.
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
 			authors, err := posts.AuthorsToLookAt(ctx, f.store, followers, after, modesBatch)
@@ -314,8 +318,8 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	return nil
 }
 
-// SetThresholds sets the thresholds for all nodes, at once and until they are set again. The modes of the authors concerned
-// follow by jobs. It returns INVALID unless 1 <= big <= huge.
+// SetThresholds sets the thresholds for all nodes, at once and until they are set again. Jobs then change the modes of the
+// authors. It returns INVALID unless 1 <= big <= huge.
 func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err

@@ -261,7 +261,7 @@ func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	return entries
 }
 
-// A node learns of an author before the first of their pulled posts, and of each of these posts.
+// A node learns of an author before it learns of the first of their pulled posts, and it learns of each pulled post.
 func TestTheLogNamesPulledPosts(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(7)
@@ -315,7 +315,8 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	})
 }
 
-// A follower whose view lost something since the chunk was read is read again alone. They get the name if they still follow.
+// If a follower's view has lost something since the chunk was read, that follower alone is read again. They get the name if they
+// still follow.
 func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)

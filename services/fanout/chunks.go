@@ -16,9 +16,9 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it serves only those of them who are
-// online now. With Shards it serves instead the followers among the online users of that many shards, whatever their IDs. It
-// is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
+// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it serves only the followers in this
+// range who are online now. With Shards it serves, in place of a range, the followers among the online users of that many shards.
+// It is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
 	Post services.PostID `json:"post"`
 	// Author is the author of the post, so that a chunk can end the fan-out without a read of the post.
@@ -29,8 +29,8 @@ type postChunk struct {
 	Shards int             `json:"shards,omitempty"`
 	Online bool            `json:"online,omitempty"`
 
-	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, as such a chunk runs within
-	// its parent.
+	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, because that chunk
+	// runs within the job that would split it off.
 	OnlineFirst bool `json:"-"`
 }
 
@@ -43,7 +43,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 		return err
 	}
 	post, ok := found[id]
-	// The job was committed with the post, so this is a bug or a damaged database: the job fails until it is dead.
+	// The job was committed with the post, so a missing post is a bug or a damaged database: the job fails until it is dead.
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", id, job.Kind)
 	}
@@ -67,7 +67,8 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	case len(chunks) > 1:
 		return f.split(ctx, job, kind, post, chunks)
 	default:
-		// One chunk is as short as the other jobs of this class. A job of its own would only wait once more for a worker.
+		// One chunk is as short as the other jobs of this class. As a job of its own, the chunk would only wait for a worker once
+		// more.
 		chunks[0].OnlineFirst = true
 		return f.serveChunk(ctx, kind, chunks[0])
 	}
@@ -194,10 +195,10 @@ func (f *Fanout) cutoff(ctx context.Context, kind string, post services.Post) (s
 }
 
 // PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a small author these
-// are the users who are not dormant, for any other author the active ones. The cutoffs have some slack, so that everyone whose
+// are all users who are not dormant, for any other author the active users. The cutoffs have some slack, so that everyone whose
 // document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk runs. If it has changed
-// since the split, followers may be served who need not be; any who are not served count as away, and their documents will be
-// rebuilt.
+// since the split, some followers may be served without need. Followers who are not served count as away, and their documents
+// will be rebuilt.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
@@ -206,18 +207,18 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 	return f.Projector.IdleSince(), nil
 }
 
-// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no upper end:
-// it includes users who follow or return before its job runs. Without such followers there are no chunks.
+// FollowerChunks splits the followers of an author who were seen since a time into chunks. The last chunk has no upper end: it
+// includes users who follow or return before its job runs. Without such followers there are no chunks.
 func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
-	// No transaction around the pages: the chunks are ranges, and ranges that meet leave no user out, whoever follows or
-	// unfollows meanwhile.
+	// The pages need no common transaction: the chunks are ranges that meet, so no user is left out, whoever follows or unfollows
+	// meanwhile.
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
 		if err != nil {
 			return chunks, err
 		}
 		if len(edges) == 0 {
-			if len(chunks) > 0 { // the last chunk is full, and has no upper end all the same
+			if len(chunks) > 0 { // the last chunk is full, and still has no upper end
 				chunks[len(chunks)-1].To = ^services.UserID(0)
 			}
 			return chunks, nil
@@ -275,7 +276,7 @@ func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) e
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", chunk.Post, kind)
 	}
-	// The deletion has a job of its own. A push now would bring back entries that that job may have removed already.
+	// The deletion has a job of its own. A push now would bring back entries that the deletion's job may have removed already.
 	if kind == jobPush && post.Deleted {
 		return nil
 	}
@@ -305,9 +306,8 @@ func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) e
 	})
 }
 
-// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox from which
-// anything was removed since may have lost this very author. It refuses the post, and post and edge are read again for its
-// reader.
+// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox that has lost
+// anything since then may have lost this author: it refuses the post, and push reads the post and the edge again for its reader.
 func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	adds := make([]rdb.Add, len(edges))
 	for i, edge := range edges {
@@ -327,7 +327,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 		}
 	}
 	for _, result := range results {
-		// Same means that an earlier run, or a page that was read for the reader, has put the entry there before.
+		// Same means that the entry was there already: from an earlier run, or from a page that was read for the reader.
 		if result.Status == redis.Applied {
 			f.delivered.Add(1)
 		}
@@ -335,8 +335,8 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 	return f.Projector.Changed(ctx, FollowerIDs(edges), results)
 }
 
-// drop removes the post from the readers' inboxes. If an inbox is then too short, it queues a refill. It takes no
-// stamp: a deletion is final, so no read of SQL can be too old for it.
+// drop removes the post from the readers' inboxes. If an inbox is then too short, drop queues a refill. It takes no stamp: a
+// deletion is final, so no read of SQL can be too old for it.
 func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
 	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
 	if err != nil {

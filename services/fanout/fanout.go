@@ -95,8 +95,8 @@ func New(cfg Config) *Fanout {
 	return f
 }
 
-// forgetFanouts ends the fan-outs that began before keepFanouts, in SQL and in the memory of every node: a chunk of theirs is
-// dead.
+// forgetFanouts ends the fan-outs that began longer than keepFanouts ago, in SQL and in the memory of every node. They have not
+// ended because one of their chunks is dead.
 func (f *Fanout) forgetFanouts(ctx context.Context) (dropped int, err error) {
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-keepFanouts))

@@ -24,7 +24,7 @@ const (
 	jobSeen   = "feed.seen"   // key: user. The seen position of their feed moved
 )
 
-// feedKinds are the kinds of this file. A fan-out concerns everyone: listing its followers would take as long as serving
+// feedKinds are the kinds of jobs in this file. A fan-out concerns everyone: listing its followers would take as long as serving
 // them. A follow changes the live board too, because Reconcile merges the shows of a host.
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
@@ -46,14 +46,14 @@ func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, 
 // RemoveJob takes a deleted post out of all followers' feeds.
 func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
 
-// FollowJob makes a reader's feed agree with whether they follow the author. It says no more than that the edge
-// changed: when it runs it reads the edge, so follow and unfollow in any order end right.
+// FollowJob makes a reader's feed agree with whether they follow the author. The job says only that the edge changed, and reads
+// the edge when it runs: so the result is right for any order of follows and unfollows.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }
 
-// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job makes sure of
-// it.
+// SeenJob projects the seen position of a user's feed into their document. The command does that at once too; the job makes up
+// for a failure of the command.
 func SeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobSeen, user)
 }

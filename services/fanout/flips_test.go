@@ -126,7 +126,7 @@ func (h *flips) checkNames() {
 	}
 }
 
-// checkFeed compares the feed merged from inbox and pulled posts with that of SQL.
+// checkFeed compares the feed that is merged from inbox and pulled posts with the feed from SQL.
 func (h *flips) checkFeed(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)

@@ -33,7 +33,7 @@ func claimOnOther(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	return jobs
 }
 
-// While a node that holds jobs is silent, the counts that these jobs change are behind, and no others. Then the jobs are freed, and the
+// While a node that holds jobs is silent, only the counts that these jobs change are behind. Then the jobs are freed, and these
 // counts are behind until the jobs are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	w, other := withOtherNode(t)

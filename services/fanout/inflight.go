@@ -21,7 +21,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 	for i, post := range inFlight {
 		authors[i] = post.Author
 	}
-	// One query leaves most posts out: few of the authors in flight are followed by this reader.
+	// One query leaves out most posts, because the reader follows few of the authors.
 	edges, err := people.EdgesFrom(ctx, f.store, reader, authors)
 	if err != nil {
 		return false, err
@@ -35,7 +35,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		if err != nil {
 			return held, err
 		}
-		// Same counts too: the fan-out may have served this reader after the page was read.
+		// Same counts too: the fan-out may have added the post after the page was read.
 		held = held || result.Status == redis.Applied || result.Status == redis.Same
 		if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 			return held, err

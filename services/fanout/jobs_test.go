@@ -129,7 +129,7 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 	w.Agree(dormant)
 }
 
-// A job that can never succeed is tried five times and becomes a dead job. All others of the same claim are done at once.
+// A job that can never succeed is tried five times and becomes a dead job. All other jobs of its claim are done at once.
 func TestAFailingJobDelaysNoOthers(t *testing.T) {
 	poisons := map[string]jobs.NewJob{
 		"no such post":      fanout.FanOutJob(12345),

@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A push that read its edge before a mode was set does not count, and one that read it before the mode was taken back does.
+// A push that read its edge before a mode was set adds a post that does not count. A push that read its edge before the mode was
+// taken back adds a post that counts.
 func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	for name, modes := range map[string][]services.FollowMode{
 		"set": {services.FollowLiveOnly}, "set again": {services.FollowNone, services.FollowLiveOnly}, "taken back": {services.FollowNone, services.FollowAll},
@@ -37,7 +38,7 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	}
 }
 
-// After a mode takes an author's posts out of the count, trimmed posts that counted before no longer make it a lower bound:
+// After a mode takes an author's posts out of the count, trimmed posts that counted before do not make the count a lower bound:
 // the inbox is rebuilt, once.
 func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w := served(t, nil)
@@ -97,8 +98,8 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A recount finds a mode that is stored for a follow but not in the follow's own row, from which all other reads take it: for
-// an author whose posts are pushed, and for one whose posts are pulled.
+// A follow's mode is stored for the follow, and again in the follow's own row, from which all other reads take it. A recount
+// finds a mode that the row lacks: for an author whose posts are pushed, and for one whose posts are pulled.
 func TestARecountFindsAMode(t *testing.T) {
 	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
 		t.Run(fmt.Sprint(way), func(t *testing.T) {

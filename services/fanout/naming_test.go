@@ -21,7 +21,8 @@ func followUnnamed(w *fanouttest.World, follower, author services.UserID) {
 	})
 }
 
-// A user who follows between the split of the followers and the commit of the new mode is named too, also behind full chunks.
+// A user who follows between the split of the followers and the commit of the new mode gets the author's name too, even if all
+// chunks are full.
 func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	for followers := 1; followers < 5; followers++ {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	}
 }
 
-// An author without followers is huge at once. A user who followed just before is named by a job.
+// An author without followers is huge at once. A job writes the name into the document of a user who followed just before.
 func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(2)

@@ -20,8 +20,8 @@ const (
 	onlineBatch    = 1000   // users looked up in one query
 )
 
-// onlineChunks returns the chunks that deliver a post to online followers before all others; none when no user is online.
-// Each chunk checks a part of all online users. If these are many more than the followers, each chunk checks a part of the
+// onlineChunks returns the chunks that deliver a post to online followers before all others; none when no user is online. Each
+// chunk checks a part of all online users. If online users are many more than followers, each chunk checks a part of the
 // followers instead, because that is faster. A user who comes online later is served with all others, or by AddInFlight.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
 	online, err := f.redis.CountOnline(ctx)
@@ -62,8 +62,8 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 		}
 		f.log.Error("online followers are served with all others", "key", job.Key, "tries", job.Tries+1, "error", err)
 	}
-	// Only the last chunk needs rest. But a chunk learns that it is the last only in the transaction below, in which such
-	// long reads must not run.
+	// Only the last chunk needs rest. But a chunk learns only in the transaction below that it is the last, and long reads must
+	// not run there.
 	rest, err := f.chunks(ctx, jobPush, services.Post{ID: chunk.Post, Author: chunk.Author})
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		left, err := posts.EndChunk(ctx, tx, chunk.Post)
-		// One of those left stands for the chunks that are not queued yet; any others are online chunks that still run.
+		// left counts one for the chunks that are not queued yet. The others that it counts are online chunks that still run.
 		if err != nil || left > 1 {
 			return err
 		}
@@ -84,7 +84,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		// The counter held one for all of these chunks; now it gets their number.
+		// The counter held one for all of the queued chunks; now it gets their number.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// splitOnline separates the followers who are online now from the others. The answer may be a lease old, but it only decides
-// the order.
+// splitOnline separates the followers who are online now from the others. The answer of Redis may be as old as a lease, but it
+// only decides the order.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
@@ -124,7 +124,8 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post service
 				return err
 			}
 			edges := make([]services.Edge, 0, len(following))
-			// In the order of the batch, because a map has none: scripts then run in an order that a test can repeat.
+			// Edges are added in the order of the batch, because a map has no order: scripts then run in an order that a test can
+			// repeat.
 			for _, user := range batch {
 				if edge, follows := following[user]; follows {
 					edges = append(edges, edge)

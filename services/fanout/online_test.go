@@ -199,7 +199,8 @@ func inFlight(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	return bySQL, byLog
 }
 
-// A post with several chunks is known to be in flight from its split to the end of its last chunk, once each.
+// From its split to the end of its last chunk a post with several chunks is in flight, once according to SQL and once according
+// to the log.
 func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -295,7 +296,8 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	})
 }
 
-// A big author's post is pushed to followers who are not idle, a small author's to followers who are not dormant; a deletion goes to both.
+// A big author's post is pushed to followers who are not idle, a small author's post to followers who are not dormant. A deletion
+// goes to all followers who are not dormant.
 func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)

@@ -56,7 +56,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 }
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the stamp.
-// The lists of shows are merged first, because that may be refused; then one script writes posts and names.
+// The lists of shows are merged first, because their merge may be refused; then one script writes posts and names.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || refused {
 		return false, err
 	}
-	// One more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
+	// This reads one more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
 	found, err := posts.OfAuthor(ctx, f.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return false, err
@@ -96,8 +96,9 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
 }
 
-// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. It goes by
-// Pull and not by the mode: an author who shrank has pulled posts, and an author who grows must be named before the mode changes.
+// pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The
+// author's Pull decides, and not the mode: an author who shrank has pulled posts, and an author who grows must be named before
+// the mode changes.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
 	pulls, err := posts.Pulls(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
@@ -118,7 +119,7 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 	for _, post := range newest {
 		known[post] = true
 	}
-	// A held post that is not among the newest is older than these, or deleted.
+	// A held post that is not among the newest posts is older than they are, or deleted.
 	doubtful := slices.DeleteFunc(held, func(post services.PostID) bool { return known[post] })
 	if len(doubtful) == 0 {
 		return nil
@@ -138,9 +139,8 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 	return nil
 }
 
-// dropAuthor removes the author's items and answers whether the edge is still absent. The edge is read again after the
-// removal: a follow that committed in between may have been merged before it, and lost. gone is false then, and
-// Reconcile merges again.
+// dropAuthor removes the author's items and answers whether the edge is still absent. The edge is read again after the removal:
+// the removal may have removed the items that a follow in between had merged. gone is false then, and Reconcile merges again.
 func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
 	// The script also fences, so pushes that read the old edge are refused.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
@@ -170,7 +170,8 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 			if entry == nil {
 				return true, nil
 			}
-			// Without a fence: the edge did not change. The merge also replaces an entry of this post that counts differently.
+			// The merge needs no fence, because the edge did not change. It also replaces an entry of this post that counts
+			// differently.
 			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
 			if err != nil || merged.Status == redis.Retry {
 				return false, err
@@ -190,7 +191,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 		return nil, err
 	}
 	post, ok := found[id]
-	// Not an error, unlike in fanOut: a reader may ask for a post that was deleted since it was listed as in flight.
+	// Unlike in fanOut, this is no error: a reader may ask for a post that was deleted since it was listed as in flight.
 	if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
 		return nil, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// jobMuteEnd is the only job of restrictions that waits for a time. Nothing else would notice that a mute is over: its end is a column
-// that no statement of feeds looks at.
+// jobMuteEnd is the only job of restrictions that waits for a time. No other part of the program notices that a mute is over,
+// because no statement of feeds reads the column of its end.
 const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 
 // restrictionKinds are the kinds of this file. Every other change of a restriction is a command of services/social,
@@ -30,8 +30,8 @@ func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	return job
 }
 
-// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. The feed
-// is reconciled even if the mute is gone: an earlier run may have ended the mute and then failed.
+// endMute ends an expired mute. A mute with a new end stays, because it has another job. The feed is reconciled even if the mute
+// is gone: an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
 		// The lock keeps a command that extends the mute from committing between the read and the removal.

@@ -26,12 +26,13 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// editable locks the post, so that two edits run one after the other and each sees the mentions of the one before.
+			// editable locks the post, so that two edits run one after the other, and the second sees the mentions of the first.
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
 			}
-			// Read before the edit, because the notifications of users who are no longer mentioned are withdrawn.
+			// The mentions are read before the edit, because the notifications of users who are no longer mentioned are
+			// withdrawn.
 			were, err := posts.Mentions(ctx, tx.Runner, id)
 			if err != nil {
 				return nil, err

@@ -190,7 +190,7 @@ func TestRefusedEdits(t *testing.T) {
 	}
 }
 
-// An edit whose answer was lost gets the same answer again under its key. Another edit under that key is refused.
+// An edit whose answer was lost gets the same answer when it is repeated under its key. Another edit under that key is refused.
 func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

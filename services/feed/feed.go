@@ -51,7 +51,7 @@ type Config struct {
 	BuildWait time.Duration
 }
 
-// Service is the commands of posts and the pages of home feeds. It is safe for concurrent use.
+// Service has the commands of posts and reads the pages of home feeds. It is safe for concurrent use.
 type Service struct {
 	store     *sql.DB
 	redis     *rdb.Projections
@@ -115,7 +115,7 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	switch at := tx.Dated(); {
 	case upTo == 0 && at != 0:
-		// A mute that had ended by then hides nothing any more, but the job that ends it may run later than this mark.
+		// A mute that had ended at that time hides nothing any more, but the job that ends the mute may run later than this mark.
 		if err := people.EndMutes(ctx, tx, reader, tx.HappenedAt()); err != nil {
 			return 0, err
 		}

@@ -205,8 +205,8 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.Agree(reader)
 }
 
-// apart publishes posts of authors who then hide from a reader or block them, and of the same authors afterwards. It returns the
-// posts from before, deleted ones too, and those from after, which the reader can never have been shown.
+// apart publishes posts of two authors before and after one of them hides from a reader and the other blocks them. It returns the
+// posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
 func (n node) apart(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
 	authors := n.Users(2)
@@ -261,7 +261,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 	})
 }
 
-// A mutation under a known key returns the post of the first time and changes nothing.
+// A mutation under a known key returns the post that its first request made, and changes nothing.
 func TestPublishAgainUnderItsKey(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

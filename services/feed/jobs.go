@@ -15,8 +15,8 @@ func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob is the job that writes a changed post into its copy in Redis. The command Edit does so at once, and the job is the
-// guarantee.
+// copyJob is the job that writes a changed post into its copy in Redis. The command Edit writes the copy at once; the job
+// guarantees it.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 // runCopy is projectCopy as a job.
@@ -24,8 +24,9 @@ func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID)
 	return s.projectCopy(ctx, post)
 }
 
-// projectCopy writes a post into its copy in Redis. Until then a node that has applied the log's entry refuses the
-// older copy and asks SQL. A post that is gone gets none, and its job ends: facts that were restored from a backup may lack it.
+// projectCopy writes a post into its copy in Redis. Until the copy is written, a node that has applied the log's entry refuses
+// the older copy and asks SQL. A post that is gone gets no copy, and its job ends: facts that were restored from a backup may
+// lack the post.
 func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
 	found, err := posts.ByID(ctx, s.store, []services.PostID{id})
 	if err != nil || len(found) == 0 {

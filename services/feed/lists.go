@@ -13,8 +13,8 @@ func (s *Service) Engagements(ctx context.Context, viewer services.UserID, ids [
 	return posts.Engagements(ctx, s.store, viewer, ids)
 }
 
-// Visible reads posts that a viewer may see, by one query. Those that are deleted or hidden from the viewer are absent,
-// and so look the same as posts that never existed.
+// Visible reads posts that a viewer may see, by one query. Deleted posts and posts that are hidden from the viewer are absent,
+// and so look like posts that never existed.
 func (s *Service) Visible(ctx context.Context, viewer services.UserID, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
 	return posts.ShownTo(ctx, s.store, viewer, ids)
 }

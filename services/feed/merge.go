@@ -18,9 +18,9 @@ type rawPage struct {
 	Seen     services.PostID      // seen up to; not read if Facts is set
 }
 
-// merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in all
-// sources together, so it ends where the entries above the position reach 300. Nothing older than the newest floor is listed: below it one
-// source has lost posts while another continues. The inbox brings limit entries, or all that it has.
+// merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in
+// all sources together, so it ends after the 300th entry, counted from the top. Nothing older than the newest floor is listed:
+// below it one source has lost posts while another continues. The inbox brings limit entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
 	// room is how many of the feed's 300 entries are below the position.
@@ -77,7 +77,7 @@ type authorPosts struct {
 // post is the author's newest post that is not used up.
 func (s authorPosts) post() services.PostID { return s.Posts[s.at] }
 
-// entry is that post as an entry of the feed. It counts if it is newer than the follow.
+// entry is the author's newest unused post as an entry of the feed. It counts if it is newer than the follow.
 func (s authorPosts) entry() services.FeedEntry {
 	return services.FeedEntry{Post: s.post(), Author: s.Author, Counts: s.post() > s.Since}
 }

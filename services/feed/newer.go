@@ -10,7 +10,7 @@ import (
 
 // The limits of the posts that a page of newer ones repeats.
 const (
-	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins this long before its position.
+	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins overlap before its position.
 	overlap = 5 * time.Second
 	// mostLate bounds how many posts of the overlap a page repeats.
 	mostLate = 100

@@ -23,8 +23,8 @@ type Newest struct {
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i int, page Page)) error {
 	readers, limits, owed := make([]services.UserID, len(asked)), make([]int, len(asked)), make([]bool, len(asked))
-	// Both are read before the inboxes, as in raw and first: if an update or a fan-out ends in between, the reader is still left
-	// to Page.
+	// The owed updates and the posts in flight are read before the inboxes, as in raw and first: if an update or a fan-out ends
+	// in between, the reader is still left to Page.
 	for i, one := range asked {
 		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
 	}
@@ -44,7 +44,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i i
 	return nil
 }
 
-// newestPage makes a page from the top of an inbox and the node's cache. ready is false if these lack a part of the page.
+// newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of the page.
 func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
 	if !inbox.Ready || s.projector.AwaySince(inbox.Day) {
 		return page, false

@@ -49,14 +49,14 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
 		switch {
-		case named != 0: // the first piece is below it
+		case named != 0: // the first piece is below the named post
 			read = s.below
 		case before == services.MaxPostID: // only the newest page can lack a post in flight
 			read = func(ctx context.Context, reader services.UserID, _ services.PostID, limit int) (rawPage, error) {
 				return s.first(ctx, reader, limit)
 			}
 		}
-		// One entry more than wanted shows whether there is a next page.
+		// One entry more than the wanted number is read, to learn whether there is a next page.
 		raw, err := read(ctx, reader, before, want+1)
 		if err != nil {
 			return page, err
@@ -159,8 +159,9 @@ func (s *Service) below(ctx context.Context, reader services.UserID, post servic
 	return page, err
 }
 
-// raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. They come from SQL if
-// Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if an author is not in the cache.
+// raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. The entries
+// come from SQL if Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if an author is not in
+// the cache.
 func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	// The reader's own last command is not in their inbox yet.
 	if s.fanout.ViewsStale(ctx, reader) {
@@ -200,7 +201,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	if page.Ready = false; services.Observed(ctx) { // the page comes from SQL
 		return page, false, nil
 	}
-	// The rebuild goes on without this page, and the next one finds the inbox.
+	// The rebuild goes on without this page, and the next page finds the inbox.
 	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 	defer cancel()
 	if err = s.projector.Rebuild(waiting, reader); err != nil {
@@ -210,8 +211,8 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	return page, false, err
 }
 
-// rawFacts reads the entries of raw from SQL, from the 300 that a feed lists. It does not read the seen position, which pages do
-// not show.
+// rawFacts reads the entries of raw from SQL, out of the 300 entries that a feed lists. It does not read the seen position, which
+// pages do not show.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.

@@ -236,7 +236,7 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 	}
 }
 
-// A page continues below a given post, even if that is deleted or in no feed, and fails if it never existed. The check costs
+// A page continues below a given post, even if that post is deleted or in no feed, and fails if it never existed. The check costs
 // no extra round trip, and is skipped if SQL does not answer.
 func TestAPageBelowAGivenPost(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {

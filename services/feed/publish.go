@@ -21,7 +21,7 @@ import (
 type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
-	Mentions []string        // keys of users, beside those that the body names as @key
+	Mentions []string        // keys of users, beside the users that the body names as @key
 	// KeepListed makes an edit keep the users that the list of the post mentioned.
 	KeepListed bool
 }
@@ -47,10 +47,10 @@ func tooManyMentions(got int) error {
 	return services.Errorf(services.Invalid, "mentions: at most %d people can be mentioned, by the list and by @key in the body together, got %d", services.MaxMentions, got)
 }
 
-// Publish is the command by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
-// comment or reply a reply. The parent's author and all mentioned users are notified; a mentioned parent author gets only the
-// mention. @key in the body mentions that user if they exist, and is plain text otherwise. Users who block the author are not
-// mentioned. NOT_FOUND if the parent does not exist, is deleted or is hidden from the author, and for a user in Mentions
+// Publish is the command by which a user publishes; the one ID of its result is the post's. An answer to a post is a comment, an
+// answer to a comment or reply a reply. The parent's author and all mentioned users are notified; a mentioned parent author gets
+// only the mention. @key in the body mentions that user if they exist, and is plain text otherwise. Users who block the author
+// are not mentioned. NOT_FOUND if the parent does not exist, is deleted or is hidden from the author, and for a user in Mentions
 // who does not exist.
 func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
@@ -136,8 +136,8 @@ func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return posts.Visible(ctx, tx, author, "parentId", id)
 }
 
-// mentionedBy returns the kept users and those that a draft mentions, each once, without those who block its author; listed are the kept
-// users and those of its list.
+// mentionedBy returns the kept users and the users that a draft mentions, each once, without users who block the author. listed
+// are the kept users and the users in the draft's list.
 func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft, kept []services.UserID) (all, listed []services.UserID, err error) {
 	mentioned, listed := map[services.UserID]bool{}, slices.Clone(kept)
 	for _, user := range kept {
@@ -181,8 +181,8 @@ func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.
 	return people.IDs(ctx, tx, keys)
 }
 
-// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. They only name what
-// happened: whether a notification is due follows from the facts when its job runs.
+// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. They only name the event: whether
+// a notification is due follows from the facts when its job runs.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	// Nobody is notified of their own acts.
 	for _, user := range mentioned {
@@ -241,8 +241,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	}
 }
 
-// withdrawals are the jobs that withdraw the notifications of a deleted post: those about the post, and those that the post itself caused by its
-// mentions and its answer.
+// withdrawals are the jobs that withdraw the notifications of a deleted post: the notifications about the post, and the
+// notifications that the post caused by its mentions and as an answer.
 func withdrawals(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {

@@ -158,7 +158,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}
 }
 
-// One setting decides which kinds of posts enter feeds: those are listed, counted and refilled.
+// One setting decides which kinds of posts enter feeds. Posts of these kinds are listed, counted and refilled.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,

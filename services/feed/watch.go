@@ -18,7 +18,7 @@ type Change struct {
 	Badges  *services.Badges  // New is their home feed's count
 }
 
-// The limits of what a change says beyond the count.
+// These limit the part of a change beside the count.
 const (
 	// changeAuthors is how many authors a change names, and changeEntries how many entries are searched for them.
 	changeAuthors = 3

@@ -101,7 +101,7 @@ func TestASlowWatcherGetsTheLatest(t *testing.T) {
 	reader, huge, _ := n.crowd()
 	badges := make(chan *services.Badges)
 	changes := n.Watch(t.Context(), reader, badges)
-	n.Server.Kill() // the changes then come from the facts, and are the same
+	n.Server.Kill() // the changes then come from the facts, and do not differ
 	for i := range 30 {
 		n.publish(huge, "x")
 		badges <- &services.Badges{Version: "x", HomeFeed: services.NewCount(i+1, services.Exact, time.Time{})}

@@ -148,7 +148,7 @@ func (b *badLines) flush() error {
 	return b.faultOf(err)
 }
 
-// close writes what is pending and closes the file, also after a failure of the import. The next run cuts entries that lie
+// close writes the pending entries and closes the file, also after a failure of the import. The next run cuts entries that lie
 // behind the saved position.
 func (b *badLines) close() error {
 	err := b.flush()

@@ -151,7 +151,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The rate is that of this run, and the remaining time is estimated from the bytes since its start.
+// The rate is the rate of this run. The remaining time is estimated from the bytes since the start of this run.
 func TestProgressText(t *testing.T) {
 	clock := &ticking{now: time.Unix(0, 0)}
 	p := newProgress(Options{Clock: clock}, 1_000, clock.now)

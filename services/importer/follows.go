@@ -15,11 +15,11 @@ import (
 // follows is the form of a file of follows.
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
 
-// Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines
-// that begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put
-// aside and reported; they are no error. One of them is the last row of a plain file that does not end with a line break, because
-// it may have been cut off there. A follow between users of which one blocks the other is omitted, and counts as a duplicate. The
-// limit of followees does not apply, and no jobs are queued: feeds are built from the facts when their readers come.
+// Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines that
+// begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put aside and
+// reported; they are no error. The last row of a plain file is a bad line if it does not end with a line break, because it may
+// have been cut off there. A follow between users of which one blocks the other is omitted, and counts as a duplicate. The limit
+// of followees does not apply, and no jobs are queued: feeds are built from the facts when their readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that after an interrupted import, the next import of the
 // same file continues there and doubles nothing. After a completed import it starts anew. An input that is not a regular file
@@ -68,7 +68,7 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
-	// Only the first line that is no comment can be a header. A resumed run is past it.
+	// Only the first line that is no comment can be a header. A resumed run begins after it.
 	first := !im.begun && im.report.ResumedAfter == 0
 	im.begun = true
 	if first {
@@ -119,7 +119,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	if err != nil {
 		return im.at(err)
 	}
-	// The table learns after the commit only: a rollback takes new users back, and their IDs go to others.
+	// The table learns the IDs only after the commit: a rollback removes new users, and their IDs go to other users.
 	im.keys.learn(users)
 	im.report.Rows += int64(len(im.batch))
 	im.report.New += int64(inserted)
@@ -130,7 +130,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
-// edges makes the follows of the batch, with the IDs of those keys that are new in it.
+// edges makes the follows of the batch. users has the IDs of the keys that are new in the batch.
 func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
 	// One ID serves the batch: follows without a time begin together, before anything that is published after the
 	// commit.

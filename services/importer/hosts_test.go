@@ -68,7 +68,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		w.Quiet(w.Fanout)
 		_, err := w.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
-		// One entry for the hosts with few followers, and one for each show of the host with many.
+		// The log has one entry for the hosts with few followers, and one for each show of the host with many.
 		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}

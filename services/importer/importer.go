@@ -1,19 +1,19 @@
-// Package importer takes files of an application's data into the database: follows from CSV; site messages, posts and shows
-// from JSON Lines.
+// Package importer takes files of an application's data into the database: follows from CSV; site messages, posts and shows from
+// JSON Lines.
 //
-// An import guarantees that each good line takes effect once, also when it breaks off and runs again: the position in the
-// file is saved in the transaction of the lines before it. Bad lines stop nothing. They are put into a file beside the one
-// that was read, each with its number and the reason, and that file can be imported itself once it is mended. No jobs are
-// queued for follows and posts: feeds are built from the facts when their readers come.
+// An import guarantees that each good line takes effect once, also when it breaks off and runs again: the position in the file is
+// saved in the transaction of the lines before it. Bad lines stop nothing. They are put into a file beside the one that was read,
+// each with its number and the reason, and that file can be imported itself once it is mended. No jobs are queued for follows and
+// posts: feeds are built from the facts when their readers come.
 //
-// The path of a line: source.next reads it, take parses it and adds it to the batch, or puts it aside. When the batch is
-// full, commit flushes the bad lines and then writes the batch with the position in one transaction. fileRun has this loop,
-// and what all imports share; each kind of file is a lineImport. Posts and shows plan a batch before they write it, because
-// their IDs and refs may be taken by a server that runs at the same time; see commitPlan. A replay of shows has no batches:
-// its events happen one by one, at their times.
+// The path of a line: source.next reads it, take parses it and adds it to the batch, or puts it aside. When the batch is full,
+// commit flushes the bad lines and then writes the batch with the position in one transaction. fileRun has this loop, and the
+// parts that all imports share; each kind of file is a lineImport. Posts and shows plan a batch before they write it, because
+// their IDs and refs may be taken by a server that runs at the same time; see commitPlan. A replay of shows has no batches: its
+// events happen one by one, at their times.
 //
 // On failure: an error of the database ends the import with the position of the last commit, and the same command continues
-// there. The caller queues what the import itself does not, such as the rebuild of feeds that Redis still holds.
+// there. The caller queues the jobs that the import itself does not queue, such as the rebuild of feeds that Redis still holds.
 package importer
 
 import (
@@ -32,8 +32,8 @@ type Store interface {
 	Write(ctx context.Context, fn func(tx *sql.Tx) error) error
 }
 
-// Options selects what is imported and where the progress is written. A file is recognized also by Both and Prefix: if these
-// differ, the same file starts anew.
+// Options selects what is imported and where the progress is written. Both and Prefix are part of what identifies an import: with
+// other values the same file starts anew.
 type Options struct {
 	File   string // a path, or "-" for Input
 	Both   bool   // each row is two follows, one in each direction
@@ -46,7 +46,7 @@ type Options struct {
 	Clock    services.Clock // measures the progress; nil is the machine's clock
 	Batch    int            // about how many rows, follows or recipients of messages one transaction has; 0 means 20,000
 
-	form  form                                             // of the file; the zero form is that of follows
+	form  form                                             // of the file; the zero form is the form of follows
 	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil waits by the machine's clock
 }
 

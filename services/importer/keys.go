@@ -49,7 +49,7 @@ func (k *keyTable) indexOf(field []byte) int32 {
 // fresh lists the keys whose user IDs are not known yet.
 func (k *keyTable) fresh() []string { return k.keys[k.known:] }
 
-// id is the ID of a key, from the table or from those that the transaction has just read.
+// id is the ID of a key, from the table or from read, which has the IDs that the transaction has just read.
 func (k *keyTable) id(index int32, read map[string]services.UserID) services.UserID {
 	if int(index) < k.known {
 		return k.ids[index]
@@ -57,15 +57,16 @@ func (k *keyTable) id(index int32, read map[string]services.UserID) services.Use
 	return read[k.keys[index]]
 }
 
-// learn keeps the IDs that a transaction has read. It is called after its commit, when no row of the batch needs its indexes
-// any more: a table that has become large is emptied here.
+// learn keeps the IDs that a transaction has read. It is called after the commit, when no row of the batch needs its indexes any
+// more. So it can empty a table that has become large.
 func (k *keyTable) learn(read map[string]services.UserID) {
-	// All at once: to forget the oldest would need an order, and the next lines name the frequent keys again anyway.
+	// The whole table is emptied: to forget only the oldest keys would need an order, and the next lines name the frequent keys
+	// again anyway.
 	if len(k.keys) > mostKeys {
 		*k = *newKeyTable(k.prefix)
 		return
 	}
-	// In the order of keys, so that ids has the same indexes.
+	// The IDs are added in the order of keys, so that ids has the same indexes.
 	for _, key := range k.keys[k.known:] {
 		k.ids = append(k.ids, read[key])
 	}

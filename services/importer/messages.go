@@ -87,8 +87,8 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// row reads a line and finds its message, among those read before or in the database. A message that is in neither is new, and
-// joins fresh. Everything else of the line is checked before that: a bad line must not leave a message without recipients.
+// row reads a line and finds its message, in fresh or in the database. A message that is in neither is new, and row adds it to
+// fresh. The rest of the line is checked first: a bad line must not leave a message without recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
 	if len(line) > messageForm.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
@@ -124,7 +124,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if err := given.Check(im.types); err != nil {
 		return row, err
 	}
-	// The order of IDs is that of a user's list: a message gets its ID at the first line of its key.
+	// A user's list is in the order of IDs: a message gets its ID at the first line of its key.
 	row.message, row.text = messages.ID(im.ids.Next()), given
 	im.fresh[row.Key] = row
 	// Only the content is counted: the other texts are short.

@@ -46,12 +46,12 @@ type postImport struct {
 	bytes int       // of its lines
 }
 
-// Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts of one
-// millisecond the later line is the newer post, whatever the database had before. A post with a key is imported once, however often a file
-// names it: the key is its ref, also outside of imports. Later lines can answer it: an answer to a post is a comment, an answer to a
-// comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the past. A file that was read to its
-// end brings nothing when it is imported again. kinds are the kinds that enter home feeds. Bad lines and broken files are treated as by
-// Follows.
+// Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts
+// of one millisecond the later line is the newer post, whatever the database had before. A post with a key is imported once,
+// however often a file names it: the key is its ref, also outside of imports. Later lines can answer it: an answer to a post is a
+// comment, an answer to a comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the
+// past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
+// lines and broken files are treated as by Follows.
 func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, postLines)
 	if err != nil {
@@ -90,7 +90,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
 	}
-	// A key that looks like an ID could not be named as a parent: such a name is taken for the ID.
+	// A key that looks like an ID could not be named as a parent, because the name would be taken for the ID.
 	if row.Key != "" {
 		if err := checkName("key", row.Key); err != nil {
 			return row, err
@@ -123,7 +123,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if err != nil {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
-	// The ID of millisecond 0 is 0, which means that there is none.
+	// The ID of millisecond 0 is 0, which stands for no ID.
 	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}

@@ -63,7 +63,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	post.UpdatedAt = row.moment.Time()
 	if row.Parent != "" {
 		id := row.parent
-		// A key that nobody has leaves 0, which is no post.
+		// For an unknown key id stays 0, which is no post.
 		if id == 0 {
 			id = known.ids[postRef(row.Parent)]
 		}
@@ -77,7 +77,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 		}
 		post.Parent, post.Kind = parent.ID, parent.Kind.AnswerKind()
 	}
-	// A millisecond has room for two million posts, those of the server included. IDs of one millisecond sort as the
+	// A millisecond has room for two million posts, including posts that the server makes. IDs of one millisecond sort as the
 	// lines do.
 	post.ID = row.moment
 	if newest, some := last[row.moment]; some {
@@ -95,13 +95,13 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 // A ref without a post is absent, and so is a post that nothing in the batch answers.
 type mentioned struct {
 	ids   map[services.Ref]services.PostID
-	posts map[services.PostID]services.Post // those that the batch may answer
+	posts map[services.PostID]services.Post // the posts that the batch may answer
 }
 
 // postRef is the ref of a post with a key.
 func postRef(key string) services.Ref { return services.Ref{Type: services.PostType, Text: key} }
 
-// mentioned reads what the batch names, in one statement for the refs and one for the posts that rows answer.
+// mentioned reads the objects that the batch names, in one statement for the refs and one for the posts that rows answer.
 func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error) {
 	var names, parents []string
 	var ids []services.PostID
@@ -140,8 +140,8 @@ func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error
 	return known, err
 }
 
-// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has none, so
-// that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
+// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has no used
+// ID, so that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
 	newest, err := posts.Newest(ctx, im.stored)
 	if err != nil {

@@ -163,7 +163,8 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	})
 }
 
-// For a gzip file that is cut off, the error says where. The lines before are imported, and the whole file later adds the rest.
+// For a gzip file that is cut off, the error names the line. The lines before it are imported, and an import of the whole file
+// adds the rest.
 func TestATruncatedImportOfPosts(t *testing.T) {
 	im := sqliteImporter(t)
 	var text strings.Builder
@@ -269,8 +270,8 @@ type publishing struct {
 	left int
 }
 
-// Each runs the statement. If that has read which IDs are used in the milliseconds that are imported, Each then publishes a post in one of
-// them, at most left times in all.
+// Each runs the statement. If the statement has read which IDs are used in the milliseconds that are imported, Each then
+// publishes a post in one of them, at most left times in all.
 func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {

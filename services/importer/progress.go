@@ -18,17 +18,17 @@ const (
 // progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is computed from
 // the bytes of the stored file.
 type progress struct {
-	// io.Discard if the import is quiet; nothing here fails when the writer does.
+	// out is io.Discard if the import is quiet. An error of the writer fails nothing here.
 	out io.Writer
 	now func() time.Time
-	// The file's size as it is stored, which the bytes given to show are compared with; 0: unknown, and neither a share
-	// nor a remaining time is shown.
+	// size is the file's size as it is stored, of which the bytes given to show are a part. 0 means unknown: neither a share nor
+	// a remaining time is shown.
 	size     int64
 	started  time.Time
 	skipped  int64 // bytes that an earlier run has done
 	last     time.Time
 	terminal bool
-	unit     string // what is counted beside rows
+	unit     string // the unit of the items that are counted beside rows
 	drawn    int    // letters of the bar that are on the screen
 }
 

@@ -22,8 +22,8 @@ type Report struct {
 	New          int64         // items that did not exist before
 	Duplicates   int64         // rows that existed already or came twice, and follows that a block forbids
 	Recipients   int64         // recipients named in rows of messages; a user who has a message does not get it again
-	Bad          int64         // lines that could not be used, those of the runs before included
-	BadFile      string        // the file with them; "" when there are none
+	Bad          int64         // lines that could not be used, including lines of earlier runs
+	BadFile      string        // the file with the bad lines; "" when there are none
 	Took         time.Duration // this run
 }
 
@@ -55,8 +55,8 @@ func (r Report) counted() int64 {
 	return r.New + r.Duplicates
 }
 
-// fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and all
-// passes it the lines.
+// fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and the
+// method all passes the lines to the import.
 type fileRun struct {
 	db       Store
 	opts     Options
@@ -160,7 +160,7 @@ const planTries = 10
 func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
 	var planned []P
 	for range planTries {
-		// Each plan reads anew what exists, including what another client has taken since the plan before.
+		// Each plan reads anew what exists, including IDs and keys that another client has taken since the plan before.
 		if planned, err = plan(ctx); err != nil {
 			break
 		}
@@ -187,7 +187,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 			return fmt.Errorf("the progress of %s: %w", r.opts.File, err)
 		}
 	}
-	// A new import, or one that came to its end and starts anew.
+	// The import is new, or an earlier import came to its end and this one starts anew.
 	if done == 0 {
 		return r.bad.startAfter(0)
 	}

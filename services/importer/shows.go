@@ -34,12 +34,12 @@ type showImport struct {
 	bytes int       // of its lines
 }
 
-// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones are on
-// no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however often a file
-// names it; a key of another host's show makes a bad line. No reminders are sent. An active show is closed at its time if nothing else is
-// reported of it. Every node reloads all shows after each batch; shows of new hosts are on boards as soon as their followers' documents
-// name the hosts. A file that was read to its end brings nothing when it is imported again. Bad lines and broken files are treated as by
-// Follows.
+// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled
+// ones are on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once,
+// however often a file names it; a key of another host's show makes a bad line. No reminders are sent. An active show is closed
+// at its time if nothing else is reported of it. Every node reloads all shows after each batch; shows of new hosts are on boards
+// as soon as their followers' documents name the hosts. A file that was read to its end adds nothing when it is imported again.
+// Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -102,7 +102,7 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 			im.putAside(row.number, row.line, row.moved(host))
 			continue
 		case !known:
-			// The time in a show's ID is that of the import, whenever the show took place.
+			// The ID has the time of the import, whenever the show took place.
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
 			show.Host = services.UserID(im.keys.indexOf([]byte(row.Host)))
@@ -173,7 +173,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 		return err
 	}
 	var version uint64
-	// One entry of the log makes every node load all shows again, however many this batch has.
+	// One entry of the log makes every node load all shows again, however many shows the batch has.
 	if len(unnamed) < len(hosts) {
 		if version, err = live.AppendReload(ctx, tx); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 			goLive[show.Host] = true
 		}
 	}
-	// In the order of the hosts, which is that of their locks.
+	// The hosts are updated in their order, which is the order of their locks.
 	for _, host := range hosts {
 		if goLive[host] {
 			if err := live.SetHostVersion(ctx, tx, host, version); err != nil {

@@ -21,7 +21,7 @@ import (
 	"tidings/services/sql"
 )
 
-// ShowService schedules, starts, ends and cancels shows, as their hosts do: the same commands as of the API, with reminders,
+// ShowService schedules, starts, ends and cancels shows with the commands that hosts use in the API, and so with reminders,
 // pushes and jobs.
 type ShowService interface {
 	Schedule(host services.UserID, draft live.ShowDraft) *jobs.Command
@@ -34,8 +34,8 @@ type ShowService interface {
 // announced.
 const announced = time.Hour
 
-// showStep is the kind of an event. Of a show's events at one moment the lower step comes first: a show is scheduled before it
-// starts.
+// showStep is the kind of an event. If two events of a show have the same time, the lower step comes first: a show is scheduled
+// before it starts.
 type showStep int
 
 const (
@@ -52,8 +52,8 @@ type showEvent struct {
 	row  int
 }
 
-// showReplay is one replay of a file under way. It holds the whole file, because the order of the events is not that of the
-// rows. rows and events do not change once the file was read.
+// showReplay is one replay of a file under way. It holds the whole file, because the events are in another order than the rows.
+// rows and events do not change once the file was read.
 type showReplay struct {
 	*fileRun
 	stored  Store
@@ -64,7 +64,7 @@ type showReplay struct {
 	events []showEvent
 	// began and first are the same moment on two clocks: replayTime converts between them.
 	began time.Time // by this machine's clock
-	first time.Time // in the file's time: of the first event of this run
+	first time.Time // the time of this run's first event in the file
 }
 
 // ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened.
@@ -87,7 +87,8 @@ func ReplayShows(ctx context.Context, db Store, service ShowService, factor int,
 	return re.run(ctx)
 }
 
-// sleep waits by the machine's clock; a time that has passed does not wait. It returns the error of ctx if that ends first.
+// sleep waits by the machine's clock. It does not wait for a time that has passed, and returns the error of ctx if ctx ends
+// first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -108,7 +109,7 @@ func (re *showReplay) run(ctx context.Context) (Report, error) {
 	return re.close(err)
 }
 
-// read reads the whole file and sorts the events. A repeated line of a key is ignored; one that moves a show of the file or
+// read reads the whole file and sorts the events. A repeated line of a key is ignored; a line that moves a show of the file or
 // the database to another host is bad.
 func (re *showReplay) read(ctx context.Context) error {
 	// Every run reads the whole file, so the bad lines are written anew too.
@@ -129,7 +130,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		if isBlank(line) {
 			continue
 		}
-		// The table is only asked whether a host's key is valid: users are made by the events.
+		// The table only checks that a host's key is valid: the events make the users.
 		row, err := readShow(line, keys, re.opts.Clock.Now())
 		host, known := hosts[row.Key]
 		if err == nil && known && host != re.opts.Prefix+row.Host {
@@ -214,7 +215,7 @@ func (re *showReplay) runEvents(ctx context.Context) error {
 	if done > 0 {
 		_, _ = fmt.Fprintf(re.opts.Out, "%s: continuing after event %s\n", re.opts.File, humanize.Comma(done))
 	}
-	// The first event that is left is now, so that an interruption leaves no burst of late events.
+	// The first event that is left happens now, so that an interruption leaves no burst of late events.
 	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
@@ -243,13 +244,13 @@ func (re *showReplay) replayTime(at time.Time) time.Time {
 // refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
 func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
-	// Read for each event: the show may have been made, started or cancelled by somebody else since the last event.
+	// The show is read for each event, because another client may have made, started or cancelled it since the last event.
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
 	}
 	show, exists := known[showRef(row.Key)]
-	// A schedule makes a show that does not exist; the other steps need one. Other cases are repeats, or follow a
+	// A schedule makes a show that does not exist; the other steps need an existing show. Other cases are repeats, or follow a
 	// schedule that was refused.
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
@@ -290,7 +291,7 @@ func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int
 func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
 		id := services.PostID(show.Object.Number)
-		// The zero time means now. With its old time in the file the event would alert nobody.
+		// The zero time means now. With its old time from the file, the event would alert nobody.
 		cmd := re.service.Cancel(show.Owner, id)
 		switch event.step {
 		case stepStart:
@@ -298,7 +299,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 		case stepEnd:
 			cmd = re.service.End(show.Owner, id, time.Time{}, row.ReplayURL)
 		}
-		// Apply alone: its jobs, queued in this transaction, do what AfterCommit would do sooner.
+		// Only Apply runs: its jobs, which are queued in this transaction, do the work of AfterCommit a little later.
 		_, err := cmd.Apply(ctx, tx)
 		return err
 	}

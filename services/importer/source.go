@@ -83,8 +83,8 @@ func openSource(opts Options) (*source, error) {
 }
 
 // identify makes the name under which the progress is stored, from the path, the size, the first 64 KB and the options that
-// change rows. A file that was edited behind the first 64 KB, and has its old size, is taken for the same. Only a regular file
-// has a name: a pipe cannot be read again.
+// change rows. A file that was edited behind the first 64 KB, but has its old size, is taken for the same file. Only a regular
+// file has a name: a pipe cannot be read again.
 func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *source) unpack(name string) error {
 		}
 		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
-	// An error is met again, and reported, by the first read.
+	// The first read of a line meets an error again, and reports it.
 	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
 		_, _ = s.reader.Discard(len(byteOrder))
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	// headStart is longer than the backlog of any burst that is not an overload.
 	headStart = 5 * time.Minute
-	// aheadLimit bounds a claim of jobs that go ahead: the next of them waits until these are done.
+	// aheadLimit bounds a claim of jobs that go ahead: further jobs wait until the claimed jobs are done.
 	aheadLimit = 250
 )
 

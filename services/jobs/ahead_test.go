@@ -39,7 +39,7 @@ func keysOf(claimed []jobs.Job) (keys []string) {
 	return keys
 }
 
-// The jobs of a small commit go ahead of those of a burst that waits: a worker of their own claims them alone, and the worker of all
+// The jobs of a small commit go ahead of those of a burst that waits: a separate worker claims only them, and the worker of all
 // short jobs claims them first. The jobs that they enqueue go ahead too; the jobs that the burst's jobs enqueue do not.
 func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
@@ -58,7 +58,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 		n.commitAll(1, "first", "of a mutation")
 		workers := n.Workers(1)
 		prompt := workers[len(workers)-1]
-		for step := range 2 { // the job, and then the one that it enqueues
+		for step := range 2 { // the first step runs the job, the second the job that it enqueues
 			if claimed, err := prompt.RunOnce(t.Context()); claimed != 1 || err != nil {
 				t.Fatalf("step %d: %d jobs went ahead (%v), want 1", step, claimed, err)
 			}
@@ -77,7 +77,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	})
 }
 
-// No job waits for ever behind those that go ahead, and a planned job is not claimed before its time.
+// No job waits for ever behind jobs that go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
 	n := small(t, nil, does("a", nothing))
 	n.commitAll(burst, "a", "long")

@@ -38,8 +38,8 @@ type Command struct {
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
 	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
 	AfterCommit func(ctx context.Context) error
-	// CoalesceKey names the view that AfterCommit updates. Of one actor's commands that are committed together with the same
-	// key, only the last one's AfterCommit runs, for all of them. Commands with "" run each.
+	// CoalesceKey names the view that AfterCommit updates. Of one actor's commands that are committed together with the same key,
+	// only the last one's AfterCommit runs, for all of them. Each command with "" runs its own AfterCommit.
 	CoalesceKey string
 
 	ids     []string
@@ -111,9 +111,9 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first
-	// and then gives the same answer. In the other order, it would see the facts of the first request and be refused as a
-	// repetition.
+	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first and
+	// then gives the same answer. If the facts were read first, the second request would see the facts of the first and be
+	// refused as a repetition.
 	err = Remember(ctx, tx, scope, c.Key, asks)
 	if errors.Is(err, ErrRemembered) {
 		return c.recall(ctx, tx, scope, asks)
@@ -121,7 +121,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	// A refusal undoes what Apply wrote, and keeps the claim of the key: both are of one transaction.
+	// A refusal undoes the writes of Apply, and keeps the claim of the key: both happen in one transaction.
 	failed, err := tx.Attempt(ctx, func() (err error) {
 		c.ids, err = c.Apply(ctx, tx)
 		return err
@@ -143,8 +143,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	return RememberMade(ctx, tx, scope, c.Key, c.ids)
 }
 
-// refuse stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect
-// later changes. An error that Remembers does not name is returned.
+// refuse stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect later
+// changes. An error that a key does not remember is returned.
 func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed error) error {
 	refusal, ok := errors.AsType[*services.Error](failed)
 	if !ok || !Remembers(failed) {

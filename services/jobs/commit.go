@@ -41,9 +41,9 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	return errs
 }
 
-// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of those of bulk work, such as an
-// ingest of 500 events. After more commands, the jobs update the actors' own views, except for updates that need no SQL or are within
-// the first readsOfMany reads: each single read would cost several round trips to PostgreSQL.
+// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work, such
+// as an ingest of 500 events. After more commands, the jobs update the actors' own views, except for updates that need no SQL or
+// are within the first readsOfMany reads: each single read would cost several round trips to PostgreSQL.
 const (
 	manyCommands = 20
 	readsOfMany  = 3
@@ -64,7 +64,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		ctx = sql.LimitReads(ctx, readsOfMany)
 	}
 	var group errgroup.Group
-	// Only an ingest has several actors. Eight at a time leave connections for the requests of others.
+	// Only an ingest has several actors. Eight at a time leave database connections for other requests.
 	group.SetLimit(8)
 	for _, list := range byActor {
 		group.Go(func() error {

@@ -190,7 +190,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 						return nil, err
 					}
 					ids, err := apply(ctx, tx)
-					return append(ids, fmt.Sprint(i)), err // tells this caller's answer from those of others
+					return append(ids, fmt.Sprint(i)), err // distinguishes this caller's answer from the answers of other callers
 				}
 				cmds[i] = o
 				together.Go(func() { errs[i] = n.commit(o) })
@@ -329,8 +329,8 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 	}
 }
 
-// Of one actor's commands with one CoalesceKey the last one's AfterCommit runs for all; those of other actors and those
-// without a key all run.
+// Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors
+// and commands without a key all run their own.
 func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
 	n := small(t, nil)
 	var mu sync.Mutex

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The statements go through the tables by ID. A job with a token is running and is left alone: its worker deletes it, or the job is
-// released and the next pass finds it.
+// jobsNamed and deadNamed go through their tables by ID. A job with a token is running and is left alone: its worker deletes it,
+// or the job is released and the next pass finds it.
 var (
 	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
@@ -72,8 +72,8 @@ func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Do
 	return erase.Done{After: end, More: !last}, err
 }
 
-// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads
-// name. It deletes dead jobs and those planned for later than soon, and waits for the others.
+// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads name. It
+// deletes dead jobs, and jobs that are planned for later than soon, and waits for other jobs.
 func named(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.Bound(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {

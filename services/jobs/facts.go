@@ -168,7 +168,7 @@ func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) er
 	})
 }
 
-// ofJobs runs a statement on those of the jobs whose lease this process still holds: $1 their ids, $2 their token.
+// ofJobs runs a statement on the given jobs, as far as this process still holds their leases: $1 their ids, $2 their token.
 func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string

@@ -59,13 +59,13 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 	return claimWaiting(ctx, s, kinds, limit, lease, 0)
 }
 
-// claimWaiting is Claim for jobs that have been due for at least waited. With headStart these are the jobs that go ahead, and
-// others that have waited that long.
+// claimWaiting is Claim for jobs that have been due for at least waited. With headStart, it claims the jobs that go ahead, and
+// other jobs that have been due for that long.
 func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	// Read first, to save the writer and the disk an empty transaction.
+	// The due kinds are read first, to save the writer and the disk an empty transaction.
 	now := s.Now().Add(-waited)
 	kinds, err := firstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
@@ -73,7 +73,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 	}
 	var claimed []Job
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		// Read again under locks: another node may have claimed them since.
+		// The jobs are read again under locks, because another node may have claimed them since.
 		due, err := due(ctx, tx, kinds, limit, tx.Now.Add(-waited))
 		if err != nil || len(due) == 0 {
 			claimed = nil
@@ -92,7 +92,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 				return err
 			}
 		}
-		// The token begins with the text of this process, so that the next process knows the jobs that this one left.
+		// The token begins with the text of this process, so that the next process recognizes the jobs that this process left.
 		token := s.Tokens + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
@@ -146,8 +146,8 @@ const backdateFrom = pauseFor / 2
 // ids of the others. backdated has the IDs and the new times of the kept jobs that become much older.
 func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	type name struct{ kind, key string }
-	// A job without a key stands for itself. Of the others the newest stays: its payload is the latest, though most
-	// have none.
+	// A job without a key never collapses. Of jobs with one key the newest stays: its payload is the latest, though most have
+	// none.
 	places := make(map[name]int)
 	oldest := make(map[int]time.Time)
 	for _, job := range due {
@@ -168,7 +168,7 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 		}
 		dropped = append(dropped, job.ID)
 	}
-	// The age is that of the oldest: a key that is queued again and again must not look fresh.
+	// A kept job has the age of the oldest: a key that is queued again and again must not look fresh.
 	for place := range kept {
 		made, some := oldest[place]
 		if !some {

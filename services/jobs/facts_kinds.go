@@ -18,9 +18,9 @@ var (
 // KindCounts are the jobs of one kind.
 type KindCounts struct {
 	Kind    string
-	Waiting int       // in the queue, including those that run and those planned for later
+	Waiting int       // in the queue, including running and planned jobs
 	Running int       // a process holds a lease on them
-	Failed  int       // of the waiting ones, those that failed before and are tried again
+	Failed  int       // waiting jobs that failed before and are tried again
 	Dead    int       // given up
 	Oldest  time.Time // when the oldest was made, or became due if it was planned for later; zero: none waits
 }

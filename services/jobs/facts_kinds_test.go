@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// The jobs of each kind are counted: those that wait, of them those that run and those that failed before, and the dead ones.
+// The jobs of each kind are counted: the waiting jobs, those of them that run or failed before, and the dead jobs.
 func TestCountsByKind(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		counts := func() string {

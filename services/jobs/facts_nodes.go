@@ -10,8 +10,8 @@ import (
 // keepNodes is how long a node's row stays after its last heartbeat: longer than any lease of its jobs.
 const keepNodes = 24 * time.Hour
 
-// All times of heartbeats are the database's, so that clocks of nodes need not agree. clock_at is the node's own time,
-// to compare the two.
+// All times of heartbeats are the database's, so that clocks of nodes need not agree. clock_at is the node's own time, for the
+// comparison of the two clocks.
 var (
 	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat replaces it.
 	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process, halted) SELECT $1, {database clock}, $2, $3, $4 {no wait for the disk}

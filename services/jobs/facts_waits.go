@@ -10,7 +10,7 @@ import (
 var (
 	lastJob = sql.NewStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
 
-	// It reads the jobs of the kind one by one: a kind that is revived has few.
+	// The statement reads the jobs of the kind one by one. A kind whose jobs are revived has few.
 	jobOfKey = sql.NewStatement("a job of a key", `SELECT id FROM jobs WHERE kind = $1 AND key = $2 LIMIT 1`)
 
 	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)
@@ -31,8 +31,8 @@ func Waits(ctx context.Context, s *sql.DB, upTo int64, dueBy time.Time) (waits b
 	return s.One(ctx, jobUpTo, []any{upTo, dueBy}, &id)
 }
 
-// Revive enqueues a job with a key in place of a dead one. It does nothing while the queue has one of the same kind and key, waiting or
-// leased.
+// Revive enqueues a job with a key in place of a dead one. It does nothing while the queue has a job of this kind and key,
+// waiting or leased.
 func Revive(ctx context.Context, tx *sql.Tx, job NewJob) error {
 	var id int64
 	if found, err := tx.One(ctx, jobOfKey, []any{job.Kind, job.Key}, &id); err != nil || found {

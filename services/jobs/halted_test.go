@@ -57,7 +57,7 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
 				t.Errorf("in round %d the count is behind since %v", round, since)
 			}
-			if want { // a later beat must not forget it even for a moment, although another job has replaced it
+			if want { // no later beat may forget the job, even for a moment, although another job has replaced it
 				e.check = func() {
 					if n.Behind(1) == nil {
 						t.Error("nothing is behind while the waiting jobs are looked at")

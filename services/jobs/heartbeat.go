@@ -31,15 +31,15 @@ const (
 	heldAtOnce = 5000
 )
 
-// Heartbeat announces to the other nodes on this database that this one lives, and takes over the jobs of silent ones. These
-// are freed after two seconds, and Behind names the counts that they may change until they are done. Behind also names the
-// counts of jobs that wait because Redis or SQL does not answer this node or another: otherwise the first reads after the
-// engine answers again would show them as EXACT. On SQLite, which serves one process, there is no other node. The heartbeat
-// also releases jobs whose state is unknown because SQL did not answer.
+// Heartbeat announces to the other nodes on this database that this node lives, and takes over the jobs of silent nodes. The jobs
+// are freed after two seconds, and until they are done Behind names the counts that they may change. Behind also names the counts
+// of jobs that wait because Redis or SQL does not answer this node or another: otherwise the first reads after the engine answers
+// again would show them as EXACT. On SQLite, which serves one process, there is no other node. The heartbeat also releases jobs
+// whose state is unknown because SQL did not answer.
 type Heartbeat struct {
 	engine *Engine
 
-	// An earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
+	// crashed says that an earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
 	crashed bool
 	begun   time.Time // the start of this process
 	left    []Job     // jobs that could not be freed so far
@@ -206,7 +206,7 @@ func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 	return replaced
 }
 
-// takeOver records the jobs that silent nodes and crashed processes held, and frees those of dead nodes.
+// takeOver records the jobs that silent nodes and crashed processes held, and frees the jobs of dead nodes.
 func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node) (err error) {
 	e := h.engine
 	held := h.left

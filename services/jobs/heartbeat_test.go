@@ -16,7 +16,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// twoNodes are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
+// twoNodes are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, jobs of "flood" a count of everyone.
 func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)
@@ -212,8 +212,8 @@ func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 	}
 }
 
-// A job that the earlier process still locks at the start is freed once PostgreSQL has ended its transaction, long before
-// its lease runs out. Until it is done its counts are behind, and so are those of a job that is overdue because of that
+// A job that the earlier process still locks at the start is freed once PostgreSQL has ended its transaction, long before its
+// lease runs out. Until the job is done its counts are behind, and so are the counts of a job that is overdue because of that
 // lock.
 func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	_, before := twoNodes(t)

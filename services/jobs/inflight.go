@@ -63,7 +63,7 @@ type affected struct {
 	since     time.Time
 }
 
-// Keys in inFlight.jobs that are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
+// These keys in inFlight.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
 	moreHeld    = 0
 	moreOverdue = -1
@@ -77,11 +77,11 @@ const (
 	overdueWithin = 400 * time.Millisecond
 )
 
-// addHeld adds the jobs that silent nodes hold now; readOverdue removes those that are done. On an error it keeps the jobs
-// found so far.
+// addHeld adds the jobs that silent nodes hold now; readOverdue removes jobs that are done. On an error it keeps the jobs found
+// so far.
 func (i *inFlight) addHeld(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
-		delete(i.jobs, moreHeld) // readOverdue of this beat finds those jobs if they still wait
+		delete(i.jobs, moreHeld) // readOverdue of this beat finds these jobs if they still wait
 		return nil
 	}
 	next := maps.Clone(i.jobs)
@@ -143,7 +143,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	if err == nil {
 		ids, err = Overdue(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
 	}
-	// Only new ones are read: the counts that a job changes stay the same.
+	// Only jobs that are not known yet are read: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known
@@ -174,7 +174,7 @@ func (i *inFlight) show(jobs affectedJobs) {
 // affectedJobs are the counts that jobs change, by job ID.
 type affectedJobs map[int64]affected
 
-// add adds those of the given jobs that are not there yet.
+// add adds the given jobs, except jobs that are there already.
 func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {
@@ -197,7 +197,7 @@ func anything(since time.Time) affected {
 // behind summarizes the counts of all jobs; nil if there are none.
 func (i *inFlight) behind() *behind {
 	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
-	// A user's own entry and that for everybody are kept apart: Behind joins the two, of which the second is usually
+	// A user's own entry and the entry for everybody are kept apart, and Behind joins the two. The entry for everybody is usually
 	// empty.
 	for _, change := range i.jobs {
 		lag := BehindSince{}

@@ -52,9 +52,9 @@ func inputHash(name string, input any) ([]byte, error) {
 	return append([]byte{hashVersion}, hash[:]...), nil
 }
 
-// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, without
-// those that are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input
-// is a set: a client may rebuild it in another order when it repeats the request.
+// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, without fields
+// that are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input is a set:
+// a client may rebuild it in another order when it repeats the request.
 func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -153,10 +153,10 @@ func sortedFields(of reflect.Type) []inputField {
 	return fields
 }
 
-// fitsUnversioned reports whether a stored answer of the previous release, which hashed requests differently, can belong to
-// this command. It compares the types of the IDs that the two made, and otherwise trusts the key, for the 24 hours that keys
-// are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would believe that it was
-// refused.
+// fitsUnversioned reports whether a stored answer of the previous release, which hashed requests differently, can belong to this
+// command. It compares the types of the IDs that the stored answer and this command made, and otherwise trusts the key, for the
+// 24 hours that keys are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would believe
+// that it was refused.
 func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false

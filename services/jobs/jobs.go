@@ -6,8 +6,8 @@
 // runs at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not
 // count as a try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any
 // two steps, another worker repeats the step: at once when the process restarts under its name, after two seconds of
-// silence on another node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack its
-// effect.
+// silence on another node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack the
+// effect of the job.
 //
 // The path of one mutation:
 //
@@ -16,9 +16,9 @@
 //  2. After the commit AfterCommit brings the actor's own views up to date. If that fails, the update is owed (staleViews), and until
 //     it succeeds the actor's reads come from SQL.
 //  3. The answer goes out. The workers have been woken by then.
-//  4. A Worker claims the due jobs of its class under a lease, collapses those of one key, and runs them by their Kind.
-//  5. settle deletes the jobs that are done, releases those for which an engine did not answer, and counts a try of the others.
-//  6. The Heartbeat renews the node's sign of life, and takes over the jobs of nodes that have none.
+//  4. A Worker claims the due jobs of its class under a lease, collapses jobs of one key, and runs them by their Kind.
+//  5. settle deletes the jobs that are done, releases jobs for which an engine did not answer, and counts a try of the others.
+//  6. The Heartbeat announces that the node lives, and takes over the jobs of nodes that are silent.
 package jobs
 
 import (
@@ -78,7 +78,7 @@ func New(cfg Config) *Engine {
 		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
 		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{}, prompt: make(chan struct{}, 1),
 	}
-	// One token each: a worker that is woken looks at the queue once, however many jobs came.
+	// Each channel holds one token: a worker that is woken looks at the queue once, however many jobs came.
 	for _, class := range []Class{Short, Bulk, Urgent} {
 		e.wakeUp[class] = make(chan struct{}, 1)
 	}

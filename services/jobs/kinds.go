@@ -19,7 +19,7 @@ const (
 	Short Class = iota
 	// Bulk is for a chunk of a large piece of work. Workers and nodes share the chunks: each claims one at a time.
 	Bulk
-	// Urgent is for chunks that run before those of Bulk.
+	// Urgent is for chunks that run before the chunks of Bulk.
 	Urgent
 )
 
@@ -74,7 +74,7 @@ func (e *Engine) Register(kinds ...Kind) {
 	}
 }
 
-// check returns what is wrong with a kind.
+// check returns an error if a kind must not be registered.
 func (e *Engine) check(kind Kind) error {
 	_, taken := e.kinds[kind.Name]
 	_, served := e.wakeUp[kind.Class]

@@ -35,7 +35,7 @@ func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Not done means that the projection has changed since the stamp: the facts are read again under a new one.
+		// If done is false, the projection has changed since the stamp: the facts are read again under a new stamp.
 		done, err := m.Put(ctx, stamp, facts)
 		if err != nil || done {
 			return err

@@ -39,7 +39,7 @@ type update struct {
 	run func(context.Context) error
 }
 
-// note records a failed update. A later one of the same kind replaces it, because each reads the facts anew or projects a
+// note records a failed update. A later update of its kind replaces it, because each update reads the facts anew or projects a
 // newer state of them.
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
@@ -179,8 +179,8 @@ func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stal
 	return e.updateStale(ctx, actor)
 }
 
-// updateStale tries the updates that a user's views lack, and reports whether some are still lacking. It stops at the first failure: the
-// engine that did not answer one will not answer the others.
+// updateStale tries the updates that a user's views lack, and reports whether some are still owed. It stops at the first failure:
+// the engine that did not answer one will not answer the others.
 func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
 	updates, stale := e.stale.take(user)
 	if updates == nil {

@@ -24,7 +24,7 @@ func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
 	const many = 10_000
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next == nil || len(t.next) > many { // after this, one pass may begin before its time
+	if t.next == nil || len(t.next) > many { // after this, one pass over each key may begin before its time
 		t.next = map[K]*turn{}
 	}
 	t.next[key] = &turn{due: now.Add(gap)}
@@ -40,8 +40,8 @@ func (t *Throttle[K]) Due(key K, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Turn makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without it the last of many jobs would wait
-// until the workers next look at the queue.
+// Turn makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without the wake-up the last of many
+// jobs would wait until the workers next look at the queue.
 func (t *Throttle[K]) Turn(key K, now time.Time, job NewJob, wake func()) NewJob {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 type Worker struct {
 	engine *Engine
 	class  Class
-	waited time.Duration // it claims jobs that have been due for at least this time: headStart for those that go ahead, otherwise 0
+	waited time.Duration // it claims jobs that have been due for at least this time: headStart for the worker of jobs that go ahead, otherwise 0
 	limit  int           // of one claim
 	wakeUp <-chan struct{}
 }
@@ -124,8 +124,8 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	}
 }
 
-// keepLeases renews the leases at half their time until the work is done. For jobs that are settled by then this has no
-// effect, because they no longer have this token.
+// keepLeases renews the leases at half their time until the work is done. Renewal has no effect on jobs that are settled by then,
+// because they no longer have this token.
 func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	ticker := time.NewTicker(e.cfg.Lease / 2)
 	defer ticker.Stop()
@@ -144,11 +144,11 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 // within is the context key that marks running jobs.
 type within struct{}
 
-// Within reports whether a context is that of a running job, which runs again if it fails.
+// Within reports whether a context belongs to a running job, which runs again if it fails.
 func Within(ctx context.Context) bool { return ctx.Value(within{}) != nil }
 
-// RunJobs runs claimed jobs and settles each: those of a kind with Batch together, the others a few in parallel. An error
-// means that an engine did not answer, as for RunOnce.
+// RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. An error means
+// that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	ctx = context.WithValue(ctx, within{}, true)
 	var group errgroup.Group
@@ -191,7 +191,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	ctx, span := trace.StartFrom(inherit(ctx, batch...), causes, "job", name)
 	span.Count(len(batch))
 	var failed error
-	// One span for all of them: it fails with the last failure.
+	// All of the jobs have one span, which fails with the last failure.
 	for k, outcome := range e.kinds[name].Batch(ctx, batch) {
 		settle(k, outcome)
 		if outcome != nil && outcome != ErrFinished {
@@ -217,8 +217,8 @@ func (e *Engine) noted(outcome error) error {
 	return outcome
 }
 
-// settle finishes jobs that succeeded, releases those for which an engine did not answer, and counts a try for those that
-// failed by themselves.
+// settle finishes jobs that succeeded, releases jobs for which an engine did not answer, and counts a try for jobs that failed by
+// themselves.
 func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error {
 	ctx, cancel := context.WithTimeout(ctx, finishWithin)
 	defer cancel()
@@ -241,7 +241,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			}
 		}
 	}
-	// One statement for all. Those whose lease was lost are not among the deleted ones, and run again elsewhere.
+	// One statement deletes all of them. It leaves out the jobs whose lease was lost, which run again elsewhere.
 	if len(finished) > 0 {
 		if _, err := FinishHeld(ctx, e.db, finished); err != nil {
 			e.inDoubt.add(jobs)

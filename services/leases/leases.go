@@ -39,7 +39,8 @@ type Table struct{ free, take, resign sql.Statement }
 // NewTable makes the statements of a table. what names the rows in the names of the statements.
 func NewTable(what, table string) Table {
 	return Table{
-		// A row with this node's token is one of these rows, so that a node resumes a row of its own whose worker has ended.
+		// The rows with this node's token are among them, so that a node resumes its own row after the worker of the row has
+		// ended.
 		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
 			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
 		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
@@ -195,7 +196,7 @@ func (p *Pool) Row(name string) *Held { return &Held{p: p, Name: name} }
 // Token returns the token of the row while this node holds it.
 func (h *Held) Token() string { return h.p.token }
 
-// Until returns the end of the lease, or earlier.
+// Until returns a time that is not after the end of the lease.
 func (h *Held) Until() time.Time { return h.until }
 
 // Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. It returns ErrDeposed if

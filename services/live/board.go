@@ -131,7 +131,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 // newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at the session's
 // version. All hosts in the list belong to the session.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
-	// Viewer and device stay those of the former session.
+	// The session has the viewer and the device of the former session.
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
@@ -157,7 +157,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 }
 
 // itemsOf returns the items of a page without their hosts, and the ID of the host of each item. Each item has its show as the
-// session froze it; present replaces it by the show as it is now.
+// session froze it; refreshShows replaces it by the show as it is now.
 func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 	items, hosts = make([]Item, len(lines)), make([]services.UserID, len(lines))
 	for i := range lines {
@@ -227,7 +227,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	hosts := session.hosts(reader.hosts)
 	var p part
 	if !after.Replay {
-		// One more than the page, to know whether there are more.
+		// One more show than the page has is read, to learn whether there are more.
 		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
@@ -285,9 +285,9 @@ func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor
 	return known
 }
 
-// atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their
-// data. The cache has the recent replays. A show that the cache lacks became a replay long ago, or after the last log entry
-// that this node has read.
+// atSession keeps the shows of a list that were replays of the session's hosts at the session's version, and reads their data.
+// The cache has the recent replays. A show that the cache lacks became a replay long ago, or after the last log entry that this
+// node has read.
 func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
 	// Only hosts with a line are in the map: a viewer may follow thousands.
 	on := make(map[services.UserID]bool, len(list.Lines))
@@ -304,8 +304,8 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 	for _, one := range list.Lines {
 		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
 		switch {
-		// Left out: shows of a host who is no longer followed, or was followed only after the session was made; and shows
-		// that no board had at the session's version.
+		// These shows are left out: shows of a host who is no longer followed, or was followed only after the session was made;
+		// and shows that no board had at the session's version.
 		case !on[one.Host] || known && !there:
 			continue
 		case known:
@@ -324,8 +324,8 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 			lines[i].Show = shows[one.Place.ID]
 		}
 	}
-	// Shows that were not replays yet at the session's version are left out: for shows from SQL this is known only now. An erased
-	// show is the zero Show, and is left out too.
+	// Shows that were not replays yet at the session's version are left out: the status of shows from SQL is known only now. An
+	// erased show is the zero Show, and is left out too.
 	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
 		return one.Show.Status != ShowReplay || one.Show.Version > session.Version
 	})

@@ -144,7 +144,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	}
 }
 
-// A page does not wait long for a list of replays: it is read from the facts and marked as building, and the list is built
+// A page does not wait long for a list of replays: the page is read from the facts and marked as building, and the list is built
 // meanwhile.
 func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 	for name, pair := range map[string]fanouttest.Options{
@@ -171,7 +171,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			hold.Store(true)
 			made := make(chan error, 1)
 			go func() { made <- serviceOf(w).rebuildReplays(t.Context(), other) }()
-			<-held // lists are made one at a time: the viewer's comes after this one
+			<-held // lists are made one at a time: the viewer's list comes after the held list
 			board := h.page(viewer, Ask{})
 			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
 				t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
@@ -190,7 +190,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 	}
 }
 
-// A node that is behind a session's version reads the log first, and one that starts late shows the same board.
+// A node that is behind a session's version reads the log first, and a node that starts late shows the same board.
 func TestANodeThatLagsCatchesUp(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)

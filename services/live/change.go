@@ -20,8 +20,8 @@ type Difference struct {
 // difference sorts the moves since a session into the lists of a Difference.
 func difference(moves []Move) (d Difference) {
 	for _, move := range moves {
-		// "": no board had it at the session's version. A show that went live and ended since then is only among the ended:
-		// each show is in at most one list, by its state then and now.
+		// was stays "" if no board had the show at the session's version. A show that went live and ended since then is only
+		// among the ended: each show is in at most one list, by its state then and now.
 		was, is := ShowStatus(""), move.Is.Status
 		if move.Was.ID != 0 {
 			was = move.Was.Status

@@ -55,7 +55,7 @@ func (p part) page(first int) (page cut) {
 		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
 		return page
 	}
-	// The newest floor of all sources: from it on, at least one source lacks replays.
+	// floor is the newest floor of all sources: from it on, at least one source lacks replays.
 	var floor ShowPlace
 	page.End = services.EndOfFeed
 	heads := make([][]line, len(p.Replays))
@@ -65,7 +65,7 @@ func (p part) page(first int) (page cut) {
 			floor, page.End = source.Floor, services.EndOfRetention
 		}
 	}
-	// A merge of sorted lists. last finds replays that are in two sources: those whose host became huge, or stopped being huge,
+	// Merge the sorted lists. last finds replays that are in two sources, because their host became huge, or stopped being huge,
 	// near the end of the show.
 	for last := (ShowPlace{}); ; {
 		at, unread := newest(heads, p.Replays)

@@ -33,8 +33,8 @@ func (s *Service) Erase() []erase.Step {
 	}
 }
 
-// eraseReminders deletes the reminders that others have of a host's shows. The notifications of these reminders are erased by
-// another step.
+// eraseReminders deletes the reminders that others have of a host's shows. Another step erases the notifications of these
+// reminders.
 func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	shows, err := sql.Column[int64](ctx, tx, showsToErase, at.User, at.After, erase.Batch)
 	if err != nil || len(shows) == 0 {
@@ -49,8 +49,8 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	return done, err
 }
 
-// eraseShows cancels shows of any status and removes their texts. A late pass, when no node has them on boards any more, deletes
-// everything that is left of them.
+// eraseShows cancels shows of any status and removes their texts. A late pass deletes the rest of these shows, because no node
+// has them on boards any more.
 func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {

@@ -52,7 +52,7 @@ var (
 	upcomingCounted = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
-	// The next hosts with an active show, then all of their active shows: a page never ends within a host.
+	// This reads the next hosts with an active show, and then all of their active shows: a page never ends within a host.
 	activeShows = sql.NewStatement("active shows", `
 WITH next AS MATERIALIZED (
 	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+everOnBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
@@ -95,7 +95,7 @@ func numberOf(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// insert inserts a show. CONFLICT if its ID is taken. Status and times go in as they are: the caller has them from a
+// insert inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a
 // transition.
 func insert(ctx context.Context, tx *sql.Tx, show Show) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),

@@ -28,7 +28,7 @@ var (
 
 	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
-	// unnamed = 0 and not named: no job has begun the chunks. Of two jobs of one host only one queues them.
+	// A host that is not named and has unnamed = 0 has no chunks yet. Of two jobs of one host only one queues the chunks.
 	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
@@ -49,7 +49,7 @@ var (
 	hostsOfMany = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
-	// One statement for each partial index of shows.
+	// There is one statement for each partial index of shows.
 	publishActive = sql.NewStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
 		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
 
@@ -119,7 +119,7 @@ func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, err
 	return selectShows(ctx, tx.Runner, unpublishedShows, host)
 }
 
-// setNamed records that all documents list some hosts, and returns those for which that is new. It omits hosts whose
+// setNamed records that all documents list some hosts, and returns the hosts that were not recorded before. It omits hosts whose
 // followers are being processed in chunks.
 func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
@@ -166,8 +166,8 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns the hosts, among some, that have more than a number of followers, active or not. Each of them gets a
-// job of its own, in chunks.
+// manyFollow returns the hosts, among some, that have more than a number of followers, active or not. Each of them gets a job of
+// its own, which works in chunks.
 func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
@@ -190,14 +190,14 @@ func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, 
 	return edges, err
 }
 
-// SetHostVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended
-// it in this transaction, so that versions only rise.
+// SetHostVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
+// entry of that version in this transaction, so that versions only rise.
 func SetHostVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, hostVersionSet, host, int64(version))
 	return err
 }
 
-// HostVersions lists the versions of hosts in order of user ID, those greater than after, at most limit.
+// HostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
 func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
 	var list []HostVersion
 	err := d.Each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
@@ -216,7 +216,7 @@ func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]service
 	return hosts[reader], err
 }
 
-// hostsByEach is hostsBy for several readers. Those who follow no host are absent.
+// hostsByEach is hostsBy for several readers. Readers who follow no host are absent.
 func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
 	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
 	st, of := hostsOfReaders.Of(readers)

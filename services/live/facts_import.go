@@ -12,7 +12,7 @@ import (
 const importedShow = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
-// One statement for each status, because a list of times cannot hold null.
+// There is one statement for each status, because a list of times cannot hold null.
 var (
 	importShows = map[ShowStatus]sql.Insertion{
 		ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
@@ -29,7 +29,7 @@ var (
 	unnamedHosts = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 )
 
-// ImportHosts records that these users have shows, and returns those that are not yet listed in all of their followers'
+// ImportHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'
 // documents: new hosts, and hosts whose jobs have not finished.
 func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))

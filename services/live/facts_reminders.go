@@ -22,15 +22,16 @@ var (
 
 	remindedOf = sql.NewStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
 
-	// The inner limit bounds what is read, the outer one what is counted. The newest IDs are the shows that were announced
-	// last.
+	// The inner limit bounds the reminders that are read, the outer limit those that are counted. The newest IDs are the shows
+	// that were announced last.
 	remindersCounted = sql.NewStatement("count reminders", `SELECT count(*) FROM (
 		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// remindersLooked bounds the reminders that a count reads: this many times the count's limit. If more than three of four of them are
-// of past shows, the count may be too low, and a user can exceed the limit. It is never too high, so no reminder is refused wrongly.
+// remindersLooked bounds the reminders that a count reads, as a multiple of the count's limit. If more than three of four of
+// these reminders are of past shows, the count may be too low, and a user can exceed the limit. The count is never too high, so
+// no reminder is refused wrongly.
 const remindersLooked = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
@@ -53,8 +54,8 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 	return count, err
 }
 
-// readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit.
-// Users that the host has blocked since are omitted, because they could not set a reminder now.
+// readReminders lists the users with a reminder of a show and a user ID above after, at most limit, in order of user ID. Users
+// that the host has blocked since are omitted, because they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }

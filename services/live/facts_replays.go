@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and those of pulledReplay form
+// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and the columns of pulledReplay form
 // the index shows_replays; pull is compared with a constant because SQLite uses the index only for such a condition.
 const (
 	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + everOnBoards
@@ -27,8 +27,8 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// The statement is built like that of a home feed: see newestOfSources. Here positions are times and not unique, so it
-	// reads all replays that have the last one's time.
+	// The statement is built like the statement of a home feed: see newestOfSources. Here positions are times and not unique, so
+	// it reads all replays that have the last one's time.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
@@ -65,7 +65,7 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 	found, err := selectShows(ctx, d.Runner, pulledReplays, list, max(0, limit-1))
 	// of is the number of replays of the present host so far.
 	kept, of := found[:0], 0
-	for i, show := range found { // several may have the same time as the last
+	for i, show := range found { // several replays may have the same time as the last
 		if of++; i == 0 || found[i-1].Host != show.Host {
 			of = 1
 		}
@@ -76,8 +76,9 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 	return kept, err
 }
 
-// replaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see: those after a position of a
-// board, the zero value for its top, at most limit. The cost grows with the number of followed hosts and with limit.
+// replaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see, at most limit of them. before
+// is a position of a board, after which the list begins; the zero value is the top. The cost grows with the number of followed
+// hosts and with limit.
 func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPlace, limit int) ([]Show, error) {
 	if limit <= 0 {
 		return nil, nil

@@ -187,7 +187,7 @@ func TestReplaysOfHosts(t *testing.T) {
 	})
 }
 
-// The replays of a board are the newest of the followed hosts, page by page equal to a sorted list.
+// The replays of a board are the newest replays of the followed hosts. Their pages together equal a sorted list.
 func TestReplaysFeedIsASortedList(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		next := services.PostID(0)

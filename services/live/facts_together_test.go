@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Many changes of few shows are committed together, like changes of many shows, although each takes a version and records a
-// former position: a version that another change has taken meanwhile does not cost round trips of its own.
+// Many changes of few shows are committed together, like changes of many shows, although each change takes a version and records
+// a former position. A version that another change has taken meanwhile costs no further round trips.
 func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	b := &bundle{peopletest.NewBundle(t, url)}

@@ -31,17 +31,17 @@ func (s *Service) kinds() []jobs.Kind {
 	})
 }
 
-// CloseJob returns the job that closes a show at a time, unless a report about it comes before. The due time may have moved by
-// then: the job reads the show, and goes back into the queue if it is too early. With the zero time it runs at once, and finds
-// the due time itself.
+// CloseJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
+// when the job runs: the job reads the show, and goes back into the queue if it runs too early. With the zero time the job runs
+// at once, and finds the due time itself.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
 
-// reminding is the remaining part of the reminders of a started show: those of users with IDs above After. It is stored in
-// the queue, so its JSON names must stay.
+// reminding is the payload of a job that sends the remaining reminders of a started show, to users with IDs above After. The
+// payload is stored in the queue, so its JSON names must stay.
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
@@ -49,18 +49,19 @@ type reminding struct {
 	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
 }
 
-// remindJob returns the job that sends all reminders of a show that has started. moment is an ID of a past start, 0 for now.
+// remindJob returns the job that sends all reminders of a show that has started. moment is an ID of the time of a past start; 0
+// means now.
 func remindJob(show, moment services.PostID) jobs.NewJob {
 	return reminding{Show: show, Moment: moment}.job()
 }
 
 func (r reminding) job() jobs.NewJob {
-	payload, _ := json.Marshal(r) // JSON of two numbers cannot fail
+	payload, _ := json.Marshal(r) // JSON of numbers cannot fail
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
 // addShow stores a new show, and its host if this is their first show. Boards have the show at once if all documents name the
-// host, otherwise as soon as they do. The caller's transaction locked the log of shows before.
+// host, otherwise as soon as all documents name the host. The caller's transaction locked the log of shows before.
 func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, error) {
 	first, err := putHost(ctx, tx, show.Host)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	if err == nil && change.Live {
 		err = SetHostVersion(ctx, tx, after.Host, version)
 	}
-	// No board had it before: there is no position to keep.
+	// No board had the show before, so there is no position to keep.
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
@@ -140,7 +141,7 @@ func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
-	// Also for a show that is over as soon as its start is reported: users with a reminder are still notified.
+	// A show that is over as soon as its start is reported gets this job too: users with a reminder are still notified.
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
 		queued = append(queued, remindJob(after.ID, tx.Dated()))
 	}
@@ -150,8 +151,8 @@ func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob
 	return queued
 }
 
-// closeEach handles shows together: one transaction reschedules the jobs of those that are not due yet. Each of the others is
-// closed in a transaction of its own.
+// closeEach handles shows together: one transaction reschedules the jobs of all shows that are not due yet. Each of the other
+// shows is closed in its own transaction.
 func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
@@ -168,7 +169,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	for i := range claimed {
 		switch {
 		case outcomes[i] != nil:
-		// All are tried again: none of the batch was rescheduled.
+		// All jobs are tried again: no job of the batch was rescheduled.
 		case failed != nil:
 			outcomes[i] = failed
 		case early[i]:
@@ -262,7 +263,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	// A full page: there may be more. The next job begins after the last user of this one.
+	// The page is full, so there may be more users. The next job begins after the last user of this job.
 	if len(users) == most {
 		queued = append(queued, reminding{part.Show, users[len(users)-1], part.Moment}.job())
 	}

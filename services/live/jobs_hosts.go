@@ -42,7 +42,8 @@ type newHosts struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
-// hostsAtOnce bounds how many hosts one transaction publishes on boards: it locks the log of shows for that long.
+// hostsAtOnce bounds how many hosts one transaction publishes on boards, because the transaction locks the log of shows until it
+// ends.
 const hostsAtOnce = 500
 
 // HostsJobs returns jobs that replace the hostJobs of many hosts: each job writes hundreds of hosts into documents together,
@@ -94,7 +95,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserID) bool { return slices.Contains(large, host) })
-	// Outside the transaction: writing documents takes long, and a second run writes the same.
+	// This is outside the transaction: writing documents takes long, and a second run writes the same entries.
 	if err := s.nameHosts(ctx, hosts); err != nil {
 		return err
 	}
@@ -122,8 +123,8 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// nameHosts writes some hosts into the documents of all their followers, by the present follows. The stamp is from before the
-// follows are read: a document that lost a host since refuses the entry, and NameIn reads that edge again.
+// nameHosts writes some hosts into the documents of all their followers, by the present follows. The stamp is taken before the
+// follows are read: a document that has lost a host since then refuses the entry, and NameIn reads that edge again.
 func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
@@ -144,7 +145,8 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
-	// named are the new ones. The others are published already, or the last of their chunks publishes them.
+	// named are the hosts that this statement has set as named. The other hosts are published already, or the last of their chunks
+	// publishes them.
 	named, err := setNamed(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -241,9 +243,8 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just
-// reached its present status. The caller has locked the log of shows. Cancelled shows are not among them: no board ever needs
-// them.
+// publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just reached
+// its present status. The caller has locked the log of shows. It leaves out cancelled shows: no board ever needs them.
 func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.UserID) error {
 	shows, err := publish(ctx, tx, host)
 	if err != nil {
@@ -279,7 +280,7 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 	if err != nil || !known {
 		return nil, false, err
 	}
-	// One more than a rebuild puts into a list: then the list knows that older ones exist.
+	// This is one replay more than a rebuild puts into a list, so that the list knows that older ones exist.
 	shows, err := newestOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err

@@ -29,7 +29,7 @@ func (s *Service) replayKinds() []jobs.Kind {
 	}
 }
 
-// replayChunk is a chunk of a host's followers, and the show to add to their lists; 0: the host's newest replays.
+// replayChunk is a chunk of a host's followers, and the show to add to their lists. Show 0 stands for the host's newest replays.
 type replayChunk struct {
 	Show services.PostID `json:"show,omitempty"`
 	fanout.FollowerChunk
@@ -56,7 +56,7 @@ func entriesOf(shows []Show) []replayEntry {
 	return entries
 }
 
-// inLists reports whether a show belongs in lists of replays: over, on boards, and not of a host who was huge at its end.
+// inLists reports whether a show belongs in lists of replays: it is over and on boards, and its host was not huge at its end.
 func inLists(show Show) bool {
 	return show.Status == ShowReplay && show.Version > 0 && !show.Pull
 }
@@ -83,7 +83,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 // fanOutChunks updates the followers as a fan-out of posts does: at once if they are one chunk, otherwise by a job for each
 // chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
-	// Of a big host only the active followers; the lists of the others are rebuilt when they return.
+	// For a big host only the active followers are updated; the lists of idle followers are rebuilt when they return.
 	since, err := s.fanout.PushedSince(ctx, host)
 	if err != nil {
 		return err
@@ -133,8 +133,8 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, err
 	return []Show{show}, nil
 }
 
-// pushReplays updates one chunk of followers, read from SQL when it runs. A follower without a list needs none yet: it is
-// made when their board is read.
+// pushReplays updates the lists of one chunk of followers, which it reads from SQL. A follower without a list needs none yet: the
+// list is made when the follower's board is read.
 func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	// The stamp comes before every read from SQL below: see jobs.Merge.
 	stamp, err := s.redis.Now(ctx)
@@ -220,7 +220,7 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entri
 	}.Run(ctx)
 }
 
-// rebuildReplays makes a user's missing list of replays from the facts, when a board is read that has hosts and no list.
+// rebuildReplays makes a user's missing list of replays from the facts. It runs when a board is read that has hosts but no list.
 // Concurrent callers share one rebuild. It does nothing without a document: the document is rebuilt first.
 func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
@@ -248,8 +248,8 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 	}.Run(ctx)
 }
 
-// replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list. It reads one more, whose position
-// becomes the floor of the list.
+// replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list. It reads one replay more than the
+// list keeps: the position of that replay becomes the floor of the list.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
 	shows, err := replaysFeed(ctx, s.store, user, ShowPlace{}, projector.RebuildEntries+1)

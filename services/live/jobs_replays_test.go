@@ -115,8 +115,8 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 	})
 }
 
-// Big hosts' replays are pushed to active followers, and idle followers get them when they return; those of huge hosts are
-// in no list.
+// Big hosts' replays are pushed to active followers, and idle followers get them when they return; replays of huge hosts are in
+// no list.
 func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 	each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
@@ -159,8 +159,8 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 	})
 }
 
-// A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims it to these, and after
-// an unfollow it is rebuilt if older replays must fill it.
+// A list keeps the newest 300 replays and the floor below which it is incomplete. The cleaner trims the list to these replays.
+// After an unfollow the list is rebuilt if older replays must fill it.
 func TestLongListsOfReplays(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)

@@ -1,17 +1,17 @@
-// Package live is shows and the live board: scheduling, starting, ending, boards that do not move while a user scrolls, the
-// jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
+// Package live implements shows and the live board: scheduling, starting, ending, boards that do not move while a user scrolls,
+// the jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
 //
-// A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
-// from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
-// whatever the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position
-// a show had, span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and
-// forgetFormers drop positions that no session can need any more.
+// A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and
+// from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session, whatever
+// the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position a show had,
+// span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and forgetFormers
+// drop positions that no session can need any more.
 //
-// One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and
-// an entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
-// followed notifies the watched followers and the open boards; the hub renders their badges, and watcher.readChange sends
-// what differs from their session. No document is written: each read computes the count, from the node cache and the
-// document's field with the position up to which the user has seen the board.
+// One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and an
+// entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
+// Memory.followed notifies the watched followers and the open boards; the hub renders the followers' badges, and
+// watcher.readChange sends each open board the difference from its session. No document is written: each read computes the count,
+// from the node cache and the document's field with the position up to which the user has seen the board.
 //
 // Shows come onto boards only when the documents of all followers name their host (jobs_hosts.go): a board that lists a show
 // must also get its changes. Live and upcoming shows are read from the node cache, and replays from a list for each user in
@@ -19,7 +19,7 @@
 //
 // While a lost list of replays is rebuilt, boards come from SQL. When Redis does not answer, boards come from SQL, and every
 // session lives for its longest life. A node that has not loaded the shows yet loads them for the first request, or answers
-// UNAVAILABLE: it never shows an empty board in their place.
+// UNAVAILABLE: it never shows an empty board instead.
 package live
 
 import (
@@ -75,13 +75,13 @@ type Service struct {
 	clock     services.Clock
 	ages      services.SourceExpiry
 
-	// From Config, with its defaults filled in. idle is Config.SessionFor, longest the longest life of a session.
+	// These come from Config, with its defaults filled in. idle is Config.SessionFor, longest is the longest life of a session.
 	limits        ShowLimits
 	sessions      Scope
 	idle, longest time.Duration
 	buildWait     time.Duration
 
-	// For metrics: how often a list got replays that it lacked.
+	// replaysDelivered is for metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64
 }
 

@@ -89,14 +89,14 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	return m
 }
 
-// Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until they leave. It is
-// called before the shows are read, so that no move is missed in between.
+// Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until the user leaves. It
+// is called before the shows are read, so that no move of a show is missed in between.
 func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
 // learned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
-// sum with that of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
+// sum with the sum of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
 func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
@@ -112,8 +112,8 @@ func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	}
 }
 
-// catchUp makes sure that the cache is at a version of the log or a later one. INVALID for a version that the log does not
-// have.
+// catchUp makes sure that the cache is at a version of the log or a later one. The error is INVALID for a version that the log
+// does not have.
 func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 	if m.Loaded() && m.Version() >= version {
 		return nil
@@ -132,7 +132,7 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 // host reads their own show back from this cache.
 func (m *Memory) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
-// followed drops what no session needs any more, and notifies of the changes.
+// followed drops the data that no session needs any more, and notifies the receivers of changes.
 func (m *Memory) followed(err error) {
 	// After an error nothing was applied, and the next read of the log forgets as well.
 	if err == nil {
@@ -150,7 +150,7 @@ func (m *Memory) followed(err error) {
 	for _, host := range changed.shows {
 		m.boards.moved(host)
 	}
-	// Also after an error, and without a change: an earlier change may still wait for its notification.
+	// This runs after an error and without a change too: an earlier change may still wait for its notification.
 	m.readers.notifyPending()
 	m.boards.notifyPending()
 }
@@ -159,7 +159,7 @@ func (m *Memory) followed(err error) {
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
-		// An entry of AppendReload, or of an erased show (changelog.Blank).
+		// The entry is of AppendReload, or of an erased show (changelog.Blank).
 		if entry.Key == "" {
 			return false
 		}
@@ -176,7 +176,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
-		// Also for shows in state: when such a show leaves state, read must not return a copy from before the entry.
+		// Shows in state are kept too: when such a show leaves state, read must not return a copy from before the entry.
 		m.read.Keep(change.Show.ID, change.Show)
 		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
@@ -194,11 +194,11 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read
-// first: later entries may already be in the loaded state, and then change nothing. Versions come before the shows: a count
-// that is newer than its version is notified again when the log brings that version. Active shows come before those that are
-// over, because an active show may end in between. Former positions come last, so they are never behind the shows. The new
-// state is built aside and installed at once: readers see the former one until then, and a failed load changes nothing.
+// load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read first:
+// later entries may already be in the loaded state, and then change nothing. Versions come before the shows: a count that is
+// newer than its version is notified again when the log brings that version. Active shows come before ended ones, because an
+// active show may end in between. Former positions come last, so they are never older than the shows. The new state is built
+// aside and installed at once: readers see the former one until then, and a failed load changes nothing.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
@@ -259,8 +259,8 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	}
 }
 
-// fill adds the ended shows and the former positions to the active shows. Only the history has the times of the moves, and so
-// says when each can be forgotten.
+// fill adds the ended shows and the former positions to the active shows. Only the history has the times of the moves, which
+// decide when a former position can be forgotten.
 func (s *showState) fill(ended []Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)

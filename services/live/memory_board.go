@@ -15,9 +15,9 @@ func (m *Memory) Version() uint64 { return m.following.Version() }
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
 func (m *Memory) Loaded() bool { return m.following.Loaded() }
 
-// activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
-// (the zero value: from the top), at most limit, and whether there are more. Each has its status and times at that version,
-// and its present texts. Versions older than the horizon are incomplete.
+// activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards. It begins after a position
+// (the zero value is the top), lists at most limit shows, and reports whether there are more. Each show has its status and times
+// at that version, and its present texts. Versions older than the horizon are incomplete.
 func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if after.Replay {
 		return nil, false
@@ -25,8 +25,8 @@ func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after
 	return m.pageAt(hosts, version, after, limit, false)
 }
 
-// replaysAt lists the hosts' cached replays, as activeAt does: all that ended within the horizon, at this version or before,
-// and the newest ones of hosts whose replays are pulled.
+// replaysAt lists the hosts' cached replays, as activeAt does: all replays that ended within the horizon, at this version or
+// before, and the newest replays of hosts whose replays are pulled.
 func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
 		after = ShowPlace{}
@@ -59,7 +59,7 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	defer page.free()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	// One more than asked for, to know whether there are more.
+	// One show more than asked for tells whether there are more.
 	page.findHosts(m.state.hosts, hosts, after, limit+1, replays)
 	page.fill(version, after, limit+1)
 	more := len(page.best) > limit
@@ -77,8 +77,9 @@ func (p *boardPage) free() {
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of the kind, and their greatest scores: p.highest has the count greatest of these,
-// least first. If the spans with these scores hold at the version, count shows have at least the score p.highest[0].
+// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.highest has the count
+// greatest of these scores, least first. If the spans with these scores hold at the version, count shows have at least the score
+// p.highest[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
 	for _, followed := range hosts {
@@ -109,8 +110,8 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 	}
 }
 
-// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts that reach the
-// estimate, the second one those below it, which a full page skips by one comparison each.
+// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts that reach the estimate.
+// The second pass takes the other hosts, which a full page skips by one comparison each.
 func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.highest) == count {
@@ -127,8 +128,8 @@ func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	}
 }
 
-// take adds those of a host's spans that are among the first count. The spans are in the order of boards, so each comes behind
-// the one before it, and the first one behind the end of a full page ends the walk.
+// take adds a host's spans that are among the first count of the page. The spans are in the order of boards, so the walk ends at
+// the first span that is behind the end of a full page.
 func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
 	from := 0
 	for i := range spans {
@@ -166,7 +167,7 @@ func (s *span) below(after ShowPlace) bool {
 // frozen is the show as it was in the span. An end that was reported before the start is omitted.
 func (s *span) frozen() Show {
 	whole := s.show.whole()
-	// The present position of a show that has begun or is over: its status and times have not changed since.
+	// This is the present position of a show that has begun or is over: its status and times have not changed since.
 	if s.from == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
@@ -206,15 +207,15 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	return Show{}, true, false
 }
 
-// CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
-// host, except those of quiet hosts. The count is marked as behind until the first load; catchUp with any version loads.
+// CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the host,
+// except shows of quiet hosts. The count is marked as behind until the first load; catchUp with any version loads.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.countLiveSince(hosts, seen, 0)
 }
 
-// countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. Each badge of each
-// watched user calls it, with up to thousands of hosts: it allocates nothing, and skips hosts without an active show by the
-// summary in the table.
+// countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. Each badge of each watched
+// user calls it, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts without
+// an active show.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// A replay becomes cancelled only by the removal of its host. No board of any session has it then, and the cache keeps no position
-// of it, on a node that saw the removal and on a node that starts later.
+// A replay becomes cancelled only by the removal of its host. After that no board of any session has the replay, and the cache
+// keeps no position of it, whether the node saw the removal or starts later.
 func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 	for name, pull := range map[string]bool{"in lists": false, "pulled": true} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 	}
 }
 
-// one returns a host, the zero value for an unknown one. Callers must not modify it. In a zero value shows is nil, and active
+// one returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and active
 // is 0, which no live show has as its score.
 func (t *hostTable) one(number services.UserID) *cachedHost { return t.slot(number) }
 
@@ -64,7 +64,7 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 		// slot still points into the former table.
 		slot = t.slot(number)
 	}
-	// MinInt64: below every score, so that boards skip it.
+	// MinInt64 is below every score, so boards skip the host.
 	*slot = cachedHost{number: number, active: math.MinInt64, replays: math.MinInt64}
 	return slot
 }
@@ -78,7 +78,7 @@ func (t *hostTable) all(call func(*cachedHost)) {
 	}
 }
 
-// changed updates the summary that boards read first. Of a host without shows only the version is kept.
+// changed updates the summary that boards read first. For a host without shows it keeps only the version.
 func (h *cachedHost) changed() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {

@@ -12,7 +12,7 @@ import (
 func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		table, want := newHostTable(), map[services.UserID]uint64{}
-		// IDs next to each other, far apart, and some that collide in one slot.
+		// Some IDs are next to each other, some are far apart, and some collide in one slot.
 		number := rapid.Custom(func(r *rapid.T) services.UserID {
 			return services.UserID(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
 		})

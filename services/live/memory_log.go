@@ -23,14 +23,14 @@ type LogChange struct {
 // is read.
 type logEntry struct {
 	LogChange
-	// Moved: the show's Version is the entry's. WentLive: so is its LiveVersion.
+	// Moved says that the show's Version is the entry's version. WentLive says the same of its LiveVersion.
 	Moved    bool `json:",omitempty"`
 	WentLive bool `json:",omitempty"`
 }
 
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
-// is the entry's. A live show without a LiveVersion gets this version as the one at which it went live. The transaction has
-// locked the log before any show: see lockLog.
+// is the entry's. A live show without a LiveVersion gets this version as its LiveVersion. The transaction has locked the log
+// before any show: see lockLog.
 func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
@@ -43,8 +43,8 @@ func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err
 	return version, nil
 }
 
-// appendTexts logs a change that moves nothing on any board: of the title, the URLs, or an end that is kept for later. The show
-// keeps its version, since sessions would otherwise show it at a position that it did not have.
+// appendTexts logs a change that moves nothing on any board: a change of the title or the URLs, or an end that is kept for later.
+// The show keeps its version, since sessions would otherwise show it at a position that it did not have.
 func (c *LogChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
 	_, err := c.append(ctx, tx, logEntry{LogChange: *c})
 	return err
@@ -75,13 +75,14 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 }
 
 // lockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
-// that no two deadlock.
+// that no two transactions deadlock.
 func (s *Service) lockLog(ctx context.Context, tx *sql.Tx) error {
 	_, err := changelog.LockLog(ctx, tx, LogKind)
 	return err
 }
 
-// lockAndRead locks the log and then a show until the transaction ends, and reads the show. NOT_FOUND if it does not exist.
+// lockAndRead locks the log and then a show until the transaction ends, and reads the show. The error is NOT_FOUND if the show
+// does not exist.
 func (s *Service) lockAndRead(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return Show{}, err

@@ -38,7 +38,7 @@ func (h *history) noted() {
 	}
 }
 
-// write commits one change of a random show, or none if the show does not allow it.
+// write commits one change of a random show, or nothing if the show does not allow the change.
 func (h *history) write() {
 	r, s := h.r, h.s
 	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(r, "ms")) * time.Millisecond)
@@ -168,8 +168,8 @@ func (h *history) check(m *cache) {
 	h.checkCounts(m)
 }
 
-// checkReplays checks that every replay that ended within the horizon and every pulled replay is there, and that all others
-// are true replays.
+// checkReplays checks that every replay that ended within the horizon and every pulled replay is in got, and that all other lines
+// of got are true replays.
 func (h *history) checkReplays(version uint64, got, truth []shownLine, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
@@ -216,8 +216,8 @@ func (h *history) ask(m *cache, host services.UserID) {
 	}
 }
 
-// The cache has every board of every version that a session can have, after any changes of shows: learned from the log, from
-// a load during changes, from a log that was trimmed or is read twice, and on a node that starts late or lags.
+// The cache has every board of every version that a session can have, after any changes of shows. It learns of them from the log,
+// from a load during changes, or from a log that was trimmed or is read twice, and also on a node that starts late or lags.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
@@ -277,7 +277,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	})
 }
 
-// checkForgotten checks that only pulled replays are left of the past once no session can need it.
+// checkForgotten checks that beside the active shows only pulled replays are left once no session can need the past.
 func (h *history) checkForgotten(m *cache) {
 	want := 0
 	for _, one := range h.s.shows {

@@ -12,9 +12,8 @@ type Move struct {
 	Is  Show // as it is now
 }
 
-// movedSince lists the shows of hosts that moved after a version, in no order. Shows that were published on boards since and
-// have left them again are omitted. It needs no log: the spans that hold at the version and those that are present tell the
-// difference.
+// movedSince lists the shows of hosts that moved after a version, in no order. Shows that have come onto boards since and have
+// left them again are omitted. movedSince needs no log: it compares the spans that hold at the version with the present spans.
 func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -238,7 +238,7 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	}
 }
 
-// The cache keeps the newest replays of hosts whose replays are in no list, and all others that a running session may have
+// The cache keeps the newest replays of hosts whose replays are in no list, and all other replays that a running session may have
 // to show or omit.
 func TestPulledReplaysAreBounded(t *testing.T) {
 	s := newShowSQL()

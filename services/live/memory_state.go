@@ -76,8 +76,8 @@ func bySpan(a, b span) int {
 	return cmp.Compare(a.from, b.from)
 }
 
-// before reports whether a span is above another one that holds at the same version. The order is that of bySpan, but nothing is
-// copied.
+// before reports whether a span is above another one that holds at the same version. It orders spans as bySpan does, but copies
+// nothing.
 func (s *span) before(other *span) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
 }

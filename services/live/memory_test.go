@@ -337,7 +337,7 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 }
 
-// A request that needs a later version reads it from the log; a version that the log does not have is refused.
+// A request that needs a later version makes the cache read the log. A version that the log does not have is refused.
 func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()

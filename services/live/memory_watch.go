@@ -8,9 +8,9 @@ import (
 	"tidings/services/changelog"
 )
 
-// receivers notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host
-// IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each that takes 8
-// MB and some milliseconds; an index by host would take ten times that.
+// receivers notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host IDs,
+// and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each the lists take 8 MB,
+// and a walk takes some milliseconds; an index by host would take ten times as much.
 type receivers[K comparable] struct {
 	clock  services.Clock
 	notify func(list []K) // must not block
@@ -90,7 +90,7 @@ func (a *receivers[K]) notifyPending() {
 		})
 	}
 	a.mu.Unlock()
-	// Outside the lock: the hub's callback takes locks of its own.
+	// notify runs outside the lock, because the hub's callback takes its own locks.
 	a.notify(list)
 }
 

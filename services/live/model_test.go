@@ -71,7 +71,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	})
 }
 
-// begin lets all readers follow the hosts. With lists, shows exist already and every board has been read.
+// begin lets all readers follow the hosts. If lists is set, shows exist already and every board has been read.
 func (b *boards) begin(lists bool) {
 	for _, host := range b.hosts {
 		for _, reader := range b.readers {

@@ -39,18 +39,18 @@ var (
 	replaysList = rdb.RegisterList(rdb.List{Part: "r", Lua: scripts.Part(replaysLib), Drop: "dropHost", Trim: replaysTrim})
 
 	// sessionsPart is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
-	// sessionSlots. It expires with the last of them.
+	// sessionSlots. It expires with the last session.
 	sessionsPart = rdb.RegisterLease("s")
 )
 
-// replaysLib is the part of scripts that change lists of replays.
+// replaysLib is the common part of the scripts that change lists of replays.
 const replaysLib = "lib_replays"
 
 func replaysKey(user services.UserID) string { return replaysList.Key(user) }
 
 func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":"+sessionsPart) }
 
-// projection is the boards that Redis holds: lists of replays and sessions, beside users' documents.
+// projection reads and changes the data of boards in Redis: lists of replays and sessions, beside users' documents.
 type projection struct{ *rdb.Projections }
 
 // replayEntry is one entry of a list of replays.
@@ -117,13 +117,13 @@ func (p projection) beginReplays(ctx context.Context, readers []services.UserID)
 type replayMerge struct {
 	Reader  services.UserID
 	Stamp   redis.Stamp
-	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
+	Whole   bool // Entries are the reader's newest replays, and the merge ends a rebuild
 	Entries []replayEntry
 	Floor   ShowPlace // with Whole: the newest replay below Entries; the zero position if there is none
 }
 
 // mergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
-// was removed from a reader since the stamp, the result is Retry: read their edges again.
+// was removed from a reader since the stamp, the result is Retry: the caller reads the reader's edges again.
 func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(merges))
 	for i, merge := range merges {

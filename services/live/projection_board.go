@@ -17,7 +17,7 @@ const sessionSlots = 64
 // boardQuery asks for the part of one live board page that Redis holds.
 type boardQuery struct {
 	Reader services.UserID
-	Before ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
+	Before ShowPlace // only replays below this position are read; a position that is no replay's means from the top
 	Limit  int       // the most replays to read; 0: only the document is read, as for the badges
 	Slot   string    // the slot of the page's session
 }
@@ -105,7 +105,7 @@ func (p projection) boardDocument(ctx context.Context, reader services.UserID) (
 	return boardRead{HostsState: states[0], Lease: lease{Known: true}}, nil
 }
 
-// lease reads the state of a slot. A session that has ended does not hold it.
+// lease reads the state of a slot. A session that has ended does not hold the slot.
 func (p projection) lease(text string) lease {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)

@@ -76,7 +76,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay updates the followers with IDs above after and not above to, as they are when it runs.
+// pushReplay updates the followers whose IDs are above after and at most to. It reads the followers when it runs.
 func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since 
 	return []services.FollowedAuthor{{Author: author, Since: since}}, results[0].Status == redis.Retry, nil
 }
 
-// rebuildReplays marks, reads and merges, in this order.
+// rebuildReplays marks the list, reads the facts and merges them, in this order.
 func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
 	for range feedhistory.Rounds {
 		entries := w.replaysBy(user)
@@ -280,7 +280,7 @@ var (
 // keepsList makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
 var keepsList = clienttest.In(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
 
-// boardBugs are the injected bugs that these histories must find, each by itself: each omits one rule of the protocol.
+// boardBugs are the bugs that these histories must find. Each is injected alone, and omits one rule of the protocol.
 var boardBugs = map[string]clienttest.Bug[*boardWorld]{
 	"a list that is read while it is built":     {Scripts: clienttest.In(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
 	"facts that are read before the list is":    {Work: func(w *boardWorld) { w.early = true }},

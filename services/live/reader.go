@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// readerData is a viewer's data: the followed hosts, and their replays after a position. The hosts are those that the viewer
-// follows now: Session.hosts leaves out the ones followed after a session was made.
+// readerData is a viewer's data: the followed hosts, and their replays after a position. These are all hosts that the viewer
+// follows now: Session.hosts leaves out hosts that were followed after a session was made.
 type readerData struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
@@ -29,8 +29,8 @@ func (s *Service) replaysFor(session Session, first int) int {
 	return first + 1 + int(min(since, services.Retention))
 }
 
-// readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. It comes from Redis in one round trip,
-// after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
+// readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. The data comes from Redis in one round
+// trip, after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
@@ -54,11 +54,12 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if err == nil && read.Ready && !stale {
 		return readerDataOf(read, query.Limit), nil
 	}
-	// UNAVAILABLE: Redis does not answer, or the rebuild takes longer than the wait. In both cases the data comes from SQL.
+	// UNAVAILABLE means that Redis does not answer, or that the rebuild takes longer than the wait. In both cases the data comes
+	// from SQL.
 	if err != nil && !services.IsUnavailable(err) {
 		return readerData{}, err
 	}
-	// Of the answer of Redis only the lease is used: the lease is no projection of facts, so it cannot be outdated.
+	// Only the lease is used from Redis' answer: the lease is no projection of facts, so it cannot be outdated.
 	known := readerData{building: answered}
 	if answered {
 		known.lease = read.Lease
@@ -87,7 +88,7 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 		err = s.rebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
-			// Once only. If the list is gone again, or Redis is, the page comes from SQL.
+			// The list is read again only once. If it is missing again, or Redis fails, the page comes from SQL.
 			if again, err := s.readerData(ctx, session, after, replays); err == nil && again.ready {
 				return again.replays, false, nil
 			}
@@ -138,7 +139,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	return err
 }
 
-// shown returns a show as the session froze it. INVALID for a show that was never in it.
+// shown returns a show as the session froze it. The error is INVALID for a show that was never in the session.
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
@@ -166,9 +167,9 @@ func (s *Service) forgotten(session Session) bool {
 	return s.clock.Now().After(session.Made.Time().Add(s.longest))
 }
 
-// checkShown checks that a show's host was on the board of the session: the host is on it now; or the viewer follows the host, whose
-// shows are muted, or were hidden after the session was made; or the viewer stopped following the host after that. A host who hid
-// before was not on the board, and their shows are refused like shows that never were on it.
+// checkShown checks that a show's host was on the board of the session: the host is on the board now; or the viewer follows the
+// host, whose shows are muted, or were hidden after the session was made; or the viewer stopped following the host after the
+// session was made. A host who was hidden before was not on the board, so the host's shows are refused.
 func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
 		if host.Author == show.Host && session.has(host.Since) {
@@ -182,8 +183,8 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session by its idle time from now on; false if a later session has its slot. If Redis fails, the session is
-// not extended, and the result is true: a lost Redis must not end sessions.
+// renew extends a session by its idle time from now on. It returns false if a later session has its slot. If Redis fails, the
+// session is not extended, and the result is true: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	now, last := s.clock.Now(), session.Made.Time().Add(s.longest)
 	until := now.Add(s.idle)

@@ -9,10 +9,10 @@ import (
 	"tidings/services/sql"
 )
 
-// Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one id is the show's. A reminder
-// that is as requested already changes nothing, and cancelling one after the start is a no-op. NOT_FOUND if there is no such
-// show or it is hidden from the user. CONFLICT for setting a reminder when the show has started or was cancelled, or when the
-// user has too many; INVALID for the user's own show.
+// Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one ID is the show's. A reminder that
+// is as requested already stays. Cancelling a reminder after the start also removes its notification. The error is NOT_FOUND if
+// there is no such show or it is hidden from the user; CONFLICT for setting a reminder when the show has started or was
+// cancelled, or when the user has too many; and INVALID for the user's own show.
 func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
 	name := "remindMe"
 	if !remind {
@@ -46,8 +46,8 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	// Before the checks of the status and the limit: repeating a reminder that was set in time changes nothing, whatever the
-	// show's status is by now.
+	// This comes before the checks of the status and the limit: repeating a reminder that was set in time changes nothing, whatever
+	// the show's status is by now.
 	if added, err = putReminder(ctx, tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
@@ -66,8 +66,8 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
-	// The show has started, so the reminder's notification exists or will soon. The job applies its cause from the facts: it
-	// finds no reminder, and removes the notification.
+	// The show has started, so the reminder's notification exists or will soon. The job reads the facts of its cause: it finds no
+	// reminder, and removes the notification.
 	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.Dated()})
 	if err != nil {
 		return false, err
@@ -75,7 +75,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	return true, jobs.Enqueue(ctx, tx, notify)
 }
 
-// Reminds returns the shows, among some, of which a user has a reminder.
+// Reminds returns which of the given shows a user has a reminder of.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	return remindsOf(ctx, s.store, user, shows)
 }

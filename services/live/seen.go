@@ -13,8 +13,8 @@ import (
 // MarkSeen is the command that marks the board as seen by a viewer: the board of the session text, or the present board for
 // nil. Shows that go live after that board still count.
 //
-// The mark only moves forward. If the command has a past time, the present board is the board at that time. INVALID for another
-// user's session and for one in the future.
+// The mark only moves forward. If the command has a past time, the present board is the board at that time. The error is INVALID
+// for another user's session and for a session in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	var session Session
 	present := text == nil
@@ -24,7 +24,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			return nil, err
 		}
 	}
-	// Also for the present board: a cache that was never loaded is at version 0, and the command would succeed and mark nothing.
+	// reach is needed for the present board too: a cache that was never loaded is at version 0, and the command would mark nothing.
 	if err := s.reach(ctx, "sessionId", session); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", version); err != nil {
 				return nil, err
 			}
-			// The job is the guarantee; AfterCommit below does the same at once for the answer.
+			// The job makes sure that the mark is projected; AfterCommit below projects it at once for the answer.
 			return nil, jobs.Enqueue(ctx, tx, seenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
@@ -53,7 +53,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 
 // liveAfter reads the head of the log, and the lowest LiveVersion of the running shows that started after a time. Only running
 // shows count in badges, so the others do not matter. A show that started before the time, but whose start was logged after that
-// version, still counts. The conditions on host and on status < 2 make it a range of the index shows_active: SQLite uses a
+// version, still counts. The conditions on host and on status < 2 make the query a range of the index shows_active: SQLite uses a
 // partial index only if the query repeats its condition.
 var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),

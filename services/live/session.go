@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// Session identifies a board as it was at one moment, for one viewer. It names a version of the changelog, which all nodes read, and
-// copies nothing: a node needs only its text to serve it.
+// Session identifies a board as it was at one moment, for one viewer. It names a version of the changelog, which all nodes read,
+// and copies nothing: a node needs only the session's text to serve the board.
 type Session struct {
 	Version uint64          // of the changelog, as far as the node cache had read it: each show has the position that it had at this version
 	Made    services.PostID // an ID of the time of creation, unique among sessions; hosts followed later appear in the next session
@@ -23,16 +23,16 @@ type Scope string
 
 // The scopes. If sessions share a slot, a new first page ends the earlier session.
 const (
-	PerRequest Scope = "request" // each first page has its own
-	PerDevice  Scope = "device"  // one for each device of a viewer; a client that does not name its device gets one for each first page
-	PerUser    Scope = "user"    // one for each viewer
+	PerRequest Scope = "request" // each first page has its own slot
+	PerDevice  Scope = "device"  // one slot for each device of a viewer; without a device's name, one for each first page
+	PerUser    Scope = "user"    // one slot for each viewer
 )
 
 const (
 	// sessionForm is the first byte of a session. A change of the layout takes another value, so that a text of an older release
 	// is refused and not misread.
 	sessionForm = 1
-	// Form, version, made, viewer, device.
+	// The form, the version, Made, the viewer and the device.
 	sessionBytes = 1 + 8 + 8 + 4 + 8
 	// maxSkew is how far ahead of this node's clock another one's may be.
 	maxSkew = time.Minute
@@ -52,9 +52,9 @@ func (s Session) append(to []byte) []byte {
 	return binary.BigEndian.AppendUint64(to, s.Device)
 }
 
-// ParseSession parses the output of String; field names the argument in the error. INVALID for anything else, and for another
-// user's session. The text is not signed: a user who forges one gets a page of their own board at another version, and reach
-// refuses versions that do not exist.
+// ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
+// for another user's session. The text is not signed: a user who forges one gets a page of their own board at another version,
+// and reach refuses versions that do not exist.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionText.DecodeString(text)
 	session, ok := sessionOf(bytes)
@@ -91,7 +91,7 @@ func deviceHash(name string) uint64 {
 	return max(sum.Sum64(), 1)
 }
 
-// name is unique among a viewer's sessions, and sorts by the time of creation: session_touch.lua lets the later one keep a
+// name is unique among a viewer's sessions, and sorts by the time of creation: session_touch.lua lets the later session keep a
 // slot.
 func (s Session) name() string { return s.Made.String() }
 
@@ -104,7 +104,7 @@ func (s Session) slot(scope Scope) string {
 		// A PostID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
 		return "d" + services.PostID(s.Device>>1).String()
 	}
-	// A slot of its own: no other session can take it, and the lease only records when the session ends.
+	// The session has its own slot: no other session can take it, and the lease only records when the session ends.
 	return "r" + s.name()
 }
 
@@ -132,19 +132,19 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 		// scrolling user.
 		return true
 	case lease.Holder == "":
-		// Never renewed, or its lease is over or lost with Redis' data: only the first idle time is certain.
+		// The session was never renewed, or its lease is over or lost with Redis' data: only the first idle time is certain.
 		return !now.After(made.Add(idle))
 	}
 	return lease.Holder == s.name()
 }
 
 // has reports whether a host followed at since belongs to the board of the session. Clocks of nodes differ, so newSession raises
-// Made to the latest follow that it has.
+// Made to the time of the latest follow.
 func (s Session) has(since services.PostID) bool { return since <= s.Made }
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
-	// Nearly always all hosts belong to it: the list is copied only when the first host is found that does not.
+	// Nearly always all hosts belong to the board: the list is copied only when a host is found that does not.
 	for i, host := range all {
 		if s.has(host.Since) {
 			continue

@@ -217,7 +217,7 @@ func TestPagesExtendTheirSession(t *testing.T) {
 			t.Errorf("after %s a page extends its session: %t", step.after, got)
 		}
 	}
-	// Never beyond the longest life.
+	// The session never lives beyond its longest life.
 	h.Clock.Advance(first.Session.Made.Time().Add(h.boards.longest).Sub(h.Clock.Now()) - time.Second)
 	lease := h.boards.renew(t.Context(), first.Session, lease{})
 	read, err := h.boards.readerData(t.Context(), first.Session, ShowPlace{}, 1)

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a
-// plan that is not in the future; CONFLICT if too many shows of the host are upcoming.
+// Schedule is the command by which a host announces a show; its one ID is the show's. The error is INVALID for a text that does
+// not fit or a plan that is not in the future, and CONFLICT if too many shows of the host are upcoming.
 func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
@@ -47,10 +47,10 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 // serves all commands of an actor that were committed together.
 const ownShows = "shows"
 
-// Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
-// the future, or an edit without a field; CONFLICT if the show was cancelled, or when its plan changes and it is not upcoming.
-// For this command and all below: NOT_FOUND if there is no such show or it is hidden, FORBIDDEN for another host's show; a change
-// that is already in effect is no error.
+// Reschedule is the command by which a host edits their show. The error is INVALID for a text that does not fit, a plan that is
+// not in the future, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it is not
+// upcoming. This command and all commands below fail with NOT_FOUND if there is no such show or it is hidden, and with FORBIDDEN
+// for another host's show. A change that is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
@@ -67,37 +67,38 @@ func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Comman
 	})
 }
 
-// Start is the command by which a host's show goes live, at a time; the zero time is now. CONFLICT if it was cancelled,
-// INVALID for a time in the future or before it was scheduled. It notifies the users with a reminder.
+// Start is the command by which a host's show goes live, at a time; the zero time is now. The error is CONFLICT if the show was
+// cancelled, and INVALID for a time in the future or before the show was scheduled. The command notifies the users with a
+// reminder.
 func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
 	return s.change("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Start(at, now)
 	})
 }
 
-// End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay,
-// "" for none yet. An end that is reported before the start is kept until the start is reported. CONFLICT if the show was
-// cancelled, INVALID for a time in the future or before it started.
+// End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay, "" for
+// none yet. An end that is reported before the start is kept until the start is reported. The error is CONFLICT if the show was
+// cancelled, and INVALID for a time in the future or before the show started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
-// Cancel is the command by which a host cancels their show. CONFLICT if it is live or over, or its end was reported.
+// Cancel is the command by which a host cancels their show. The error is CONFLICT if it is live or over, or its end was reported.
 func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("cancelShow", host, id, Show.Cancel)
 }
 
-// SetReplay is the command by which a host sets the address of a show's replay; "" removes it. CONFLICT if the show was
-// cancelled.
+// SetReplay is the command by which a host sets the address of a show's replay; "" removes it. The error is CONFLICT if the show
+// was cancelled.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
 	return s.change("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
 
-// change is a command that changes one show of a host, or changes nothing when the show is already as requested; its one id is
+// change is a command that changes one show of a host, or changes nothing when the show is already as requested. Its one ID is
 // the show's.
 func (s *Service) change(name string, host services.UserID, id services.PostID,
 	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
@@ -108,7 +109,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			if err := people.Own(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
-			// Before the transition, so that it is judged by the state that the show had at the time of the event.
+			// This comes before the transition, so that the transition is judged by the state of the show at the time of the event.
 			if before, err = s.closeBefore(ctx, tx, before); err != nil {
 				return nil, err
 			}

@@ -35,8 +35,8 @@ func (l Source) Follow(user services.UserID, document *rdb.Document) {
 	l.s.Memory.Follow(user, document.Hosts)
 }
 
-// Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. The
-// count is made here too: AddCached, which otherwise makes it, runs only for documents from Redis.
+// Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. Facts makes
+// the count too, because AddCached, which makes the count otherwise, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
 	hosts, err := hostsByEach(ctx, l.s.store, users)
 	if err != nil || len(hosts) == 0 {
@@ -59,8 +59,8 @@ func (l Source) Facts(ctx context.Context, users []services.UserID, today int64,
 // Render counts the running shows that went live since the board was seen.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
-	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises it without
-	// a write anywhere.
+	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises the badges'
+	// version without a write anywhere.
 	v.AddSequence(live.Sequence)
 	badges.LiveSequence = live.Sequence
 	v.Expires(services.SourceLiveBoard, live.New)
@@ -79,7 +79,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	}
 	after := l.s.ages.Mark(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
-		// A show counts if it went live after both: the follow, and the mark of expiry.
+		// A show counts if it went live after both the follow and the mark of expiry.
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}

@@ -17,11 +17,11 @@ const (
 	ShowCancelled ShowStatus = "CANCELLED" // never ran; no board has it
 )
 
-// ShowStatuses lists every status, in the order of their numbers in SQL. Only ever append: rows of shows and of their history
-// hold the index, and statements compare with it (status < 2 is live or upcoming).
+// ShowStatuses lists every status, in the order of their numbers in SQL. New statuses are only appended: rows of shows and of
+// their history hold the index, and statements compare with it (status < 2 is live or upcoming).
 var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelled}
 
-// Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
+// Show is one broadcast of a host. All times are whole milliseconds in UTC; the zero time means not yet.
 type Show struct {
 	ID        services.PostID // made when it was scheduled
 	Host      services.UserID
@@ -40,18 +40,20 @@ type Show struct {
 	// Version is the changelog version of the last change of the show's status or position; 0 while no board has the show.
 	Version uint64
 	// LiveVersion is the version at which the show went live, and LiveStamp an ID of that moment: the show counts for users who
-	// followed the host before that moment. 0: the show never went live.
+	// followed the host before that moment. Both are 0 for a show that never went live.
 	LiveVersion uint64
 	LiveStamp   services.PostID
-	// Pull reports that the replay is in no list: it comes from the node cache. It is decided once, when the show ends, by the
-	// host's mode at that moment. A later change of the mode moves no replay: otherwise it could be in both, or in neither.
+	// Pull reports that the replay is in no list: it comes from the node cache. Pull is decided once, when the show ends, by the
+	// host's mode at that moment. A later change of the mode moves no replay: otherwise the replay could be in both places, or in
+	// neither.
 	Pull bool
 }
 
 // GlobalID is the show's global id.
 func (s Show) GlobalID() string { return services.GlobalID(services.ShowType, s.ID.String()) }
 
-// OverAt is when the show ended, zero before. An end that was reported before the start does not count yet.
+// OverAt is when the show ended; it is the zero time before the end. An end that was reported before the start does not count
+// yet.
 func (s Show) OverAt() time.Time {
 	if s.Status == ShowUpcoming {
 		return time.Time{}
@@ -64,7 +66,8 @@ func (s Show) Place() ShowPlace {
 	switch s.Status {
 	case ShowLive:
 		return ShowPlace{Score: s.StartedAt.UnixMilli(), ID: s.ID}
-	// Negated, so that the same descending order puts the soonest plan first, below every live show, whose score is positive.
+	// The plan is negated, so that the same descending order puts the soonest plan first, below every live show, whose score is
+	// positive.
 	case ShowUpcoming:
 		return ShowPlace{Score: -s.PlannedAt.UnixMilli(), ID: s.ID}
 	case ShowReplay:
@@ -73,9 +76,9 @@ func (s Show) Place() ShowPlace {
 	return ShowPlace{}
 }
 
-// ShowPlace is a position on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an
-// upcoming one, the end of a replay. In descending order it puts the live before the upcoming, the newest start first and the
-// soonest plan first; replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
+// ShowPlace is a position on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an upcoming
+// one, the end of a replay. Descending order puts live shows before upcoming ones, the newest start first and the soonest plan
+// first. Replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
 type ShowPlace struct {
 	Replay bool
 	Score  int64

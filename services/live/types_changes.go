@@ -27,10 +27,10 @@ type ShowEdit struct {
 	PlannedAt *time.Time
 }
 
-// ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
+// ScheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future.
 //
-// It and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share them,
-// and a retried transaction runs them again. If a show is already as requested, changed is false, and that is no error.
+// ScheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
+// them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
 func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
@@ -42,9 +42,9 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 	return show, checkPlan(show.PlannedAt, now)
 }
 
-// reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. CONFLICT for a new plan
-// if the show is not upcoming or its end was reported, and for any change if it was cancelled. INVALID as in ScheduleShow.
-// changed is false if nothing differs.
+// reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The error is CONFLICT for
+// a new plan if the show is not upcoming or its end was reported, and for any change if the show was cancelled. It is INVALID as
+// in ScheduleShow. changed is false if nothing differs.
 func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {
@@ -84,13 +84,13 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 }
 
 // Start starts a show at a time; the zero time is now. It changes nothing if the show runs or is over. A show whose end was
-// reported before becomes a replay at once. CONFLICT if it was cancelled; INVALID for a time in the future or from before the
-// show was scheduled.
+// reported before becomes a replay at once. The error is CONFLICT if the show was cancelled, and INVALID for a time in the future
+// or from before the show was scheduled.
 func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
 	}
-	// Live and over are left as they are: starts are reported more than once, and the first report holds.
+	// A show that is live or over stays as it is: starts are reported more than once, and the first report holds.
 	after := s
 	switch s.Status {
 	case ShowCancelled:
@@ -115,10 +115,10 @@ func (s Show) over(startedAt time.Time) Show {
 	return s
 }
 
-// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that
-// is reported before the start is kept until the start is reported: the show stays upcoming. The first end holds; a later
-// one may add a missing replay URL. CONFLICT if the show was cancelled; INVALID for a time in the future or from before the
-// show started, or was scheduled.
+// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that is
+// reported before the start is kept until the start is reported: the show stays upcoming. The first end holds; a later one may
+// add a missing replay URL. The error is CONFLICT if the show was cancelled, and INVALID for a time in the future or from before
+// the show started or was scheduled.
 func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -140,7 +140,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 		}
 		after.Status, after.EndedAt = ShowReplay, at
 	case ShowUpcoming:
-		// Kept aside until the start. The status stays, because a show that never started must not appear among the replays.
+		// The end is kept aside until the start. The status stays, because a show that never started must not appear among the replays.
 		if s.EndedAt.IsZero() {
 			after.EndedAt = at
 		}
@@ -152,8 +152,8 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	return s.changedTo(after, now)
 }
 
-// Cancel removes a show that never ran from all boards. It changes nothing if the show is cancelled. CONFLICT if it runs, ran,
-// or its end was reported.
+// Cancel removes a show that never ran from all boards. It changes nothing if the show is cancelled. The error is CONFLICT if the
+// show runs or ran, or its end was reported.
 func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	switch {
@@ -168,7 +168,7 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// SetReplay sets where the replay of a show can be seen; "" removes that. CONFLICT if it was cancelled.
+// SetReplay sets where the replay of a show can be seen; "" removes the address. The error is CONFLICT if the show was cancelled.
 func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -187,7 +187,7 @@ type ShowLimits struct {
 	Longest   time.Duration // after the start of a show that was not ended
 }
 
-// closesAt is when a show is closed if nothing is reported until then; the zero time for one that is over.
+// closesAt is when a show is closed if nothing is reported until then; it is the zero time for a show that is over or cancelled.
 func (l ShowLimits) closesAt(s Show) time.Time {
 	switch s.Status {
 	case ShowUpcoming:

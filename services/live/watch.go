@@ -22,21 +22,21 @@ type Change struct {
 // Nothing reports whether the board is still as the session froze it.
 func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
 
-// same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the
-// board matters here; the others have a subscription of their own.
+// same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the board
+// matters here; the other badges have their own subscription.
 func (c Change) same(other Change) bool {
 	return c.Session == other.Session && c.NewAbove == other.NewAbove && c.Difference.same(other.Difference) &&
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is the longest time between two renewals of an open subscription's session. At most this long after Redis has lost
-// the lease, a request for a page finds the session alive again.
+// renewal is the longest time between two renewals of an open subscription's session. After Redis has lost the lease, it takes at
+// most this long until a request for a page finds the session alive again.
 const renewal = time.Minute
 
-// Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present
-// difference, and then each change, only the latest for a slow consumer. badges are the viewer's, from the hub; Watch waits
-// for the first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one
-// replaces it. The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel of the differences between a viewer's board and a session; a nil session means a new one. The channel
+// gets the present difference, and then each change; a slow consumer gets only the latest. badges are the viewer's badges from
+// the hub; Watch waits for the first of them. While the channel is open the session is renewed, within its longest life; when the
+// session ends, a new one replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	// Errors of the argument are returned before the subscription opens. After a later error, push.Derive tries again.
 	start, err := Ask{Session: session}.place(viewer)
@@ -47,7 +47,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 		return nil, err
 	}
 	w := &watcher{service: s, viewer: viewer, device: deviceHash(device), session: start.session, hosts: s.Memory.watchHosts()}
-	// Unbuffered: while nobody reads, Derive replaces the change that waits by the latest.
+	// The channel is unbuffered: while nobody reads, Derive replaces the change that waits by the latest.
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -67,7 +67,7 @@ type watcher struct {
 
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
-	// The position of the session's first line: shows above it are new. Zero: the session's board is empty.
+	// The position of the session's first line: shows above it are new. It is zero if the session's board is empty.
 	top       ShowPlace
 	replaced  bool // a session that was sent or requested has ended
 	slotTaken bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
@@ -98,14 +98,14 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	return wakes
 }
 
-// every is the time between two renewals of the session: three in each idle time, so that one may fail.
+// every is the time between two renewals of the session. Each idle time has at least three renewals, so that one may fail.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
 // readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
 func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
-	// over: the session is past its longest life. No lease tells that, so it is checked at each turn.
+	// over reports that the session is past its longest life. No lease tells that, so it is checked at each turn.
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
@@ -123,11 +123,12 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 		w.renewed = now
 	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
-	// Otherwise the client would draw a show as live under a badge that does not count it, for one round trip of the hub.
+	// Without this check the client would draw a show as live under a badge that does not count it, for one round trip of the hub.
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	// All moves since the session began, not since the last change: a client that missed a change needs only the latest.
+	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
+	// latest.
 	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
@@ -156,8 +157,8 @@ func (w *watcher) behind(badges *services.Badges) bool {
 	return waited >= 0 && waited < badgesWithin // the clock may have been set back
 }
 
-// follow reads the followed hosts and the first line of the session's board. It makes a new session if there is none or it
-// is over.
+// follow reads the followed hosts and the first line of the session's board. It makes a new session if there is none or the
+// session is over.
 func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool) error {
 	s := w.service
 	session := w.session
@@ -168,10 +169,10 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if err != nil {
 		return err
 	}
-	// Before the shows are read, so that a change in between leaves a token.
+	// The hosts are set before the shows are read, so that a change in between leaves a token.
 	w.hosts.Show(read.hosts)
-	// Another subscription or page may have taken the slot: then this session is over too. A guest's session has no slot
-	// anyway, and its differences are sent as before.
+	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
+	// before, its present session has no slot, and stays.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
 	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
 		w.slotTaken = given && taken
@@ -182,7 +183,8 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if err != nil {
 		return err
 	}
-	// Only after everything was read: after an error the next turn begins with the former state, and badges still differ.
+	// The fields are set only after everything was read: after an error the next turn begins with the former state, and badges still
+	// differ.
 	w.badges, w.reader, w.session, w.top = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
 		w.top = page.Lines[0].Place

@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// selection selects a user's messages: those in IDs or, if IDs is empty, those of Types up to UpTo (0: all that exist now).
+// selection selects a user's messages: the messages in IDs or, if IDs is empty, the messages of Types up to UpTo (0 means all
+// that exist now).
 type selection struct {
 	IDs   []ID
 	Types []string
@@ -40,12 +41,14 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 
 	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
 
-	// A mark also covers messages that were sent at a past time and are delivered after it. Keeping the mark locks its types too.
+	// A mark also covers messages that were sent at a past time and are delivered after the mark. Keeping the mark locks its types
+	// too.
 	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
 
-	// A mark of all ends at the newest message and not at the present time: a newer message that is delivered later was not seen.
+	// A mark of all messages ends at the newest message and not at the present time: a newer message that is delivered later was not
+	// seen.
 	keepReadToNewest = sql.NewStatement("keep that types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c CROSS JOIN (
@@ -69,14 +72,14 @@ INSERT INTO site_message_state AS s (user_number, type, ver)
 SELECT user_number, type, 0 FROM {rows $1 n BIGINT, user_number BIGINT, type TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
 
-	// In the order of types: two marks of one user take their locks in one order.
+	// The rows are locked in the order of types, so that two marks of one user take their locks in one order.
 	lockTypes = sql.NewStatement("lock a user's states of site messages", `
 SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
 
 	holders = sql.NewStatement("recipients of a site message", `
 SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
 
-	// Without ON CONFLICT: deliver knows under its locks who has the message, and an error here is a bug.
+	// The insertion has no ON CONFLICT: deliver knows under its locks who has the message, and an error here is a bug.
 	insertRecipients = sql.NewInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
 
 	typesOfMessages = sql.NewStatement("types of a user's site messages", `
@@ -115,8 +118,8 @@ func TextOf(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, er
 	return text, found, err
 }
 
-// edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. NOT_FOUND if there is no
-// such message.
+// edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. The error is NOT_FOUND if
+// there is no such message.
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
 	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.HappenedAt())
 	if err == nil && changed == 0 {
@@ -133,7 +136,7 @@ func optional(text *string) any {
 	return *text
 }
 
-// notFound is the error for a message that does not exist, or that the user does not have: the two read alike.
+// notFound is the error for a message that does not exist, or that the user does not have: both get the same error.
 func notFound(field string, id ID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
 }
@@ -206,7 +209,7 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 		var upTo services.PostID
 		var marks string
 		err := scan(&user, &upTo, &marks)
-		// If no kept mark covers the message, the time of the position up to which the user has read stands in.
+		// If no kept mark covers the message, the time of the position up to which the user has read is used instead.
 		read = append(read, []any{user, firstMark(marks, id, upTo.Moment().UnixMicro())})
 		return err
 	})
@@ -247,8 +250,8 @@ func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.Rows) error
 	return err
 }
 
-// markRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND for a message
-// that was not sent to the user, also when it is UpTo.
+// markRead marks a user's messages read and returns the states of the types concerned, changed or not. The error is NOT_FOUND for
+// a message that was not sent to the user, also if that message is UpTo.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
 	// A mark by IDs locks the types of these messages, and is not kept for later deliveries.
 	if len(chosen.IDs) > 0 {
@@ -258,7 +261,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 	for i, kind := range chosen.Types {
 		types[i] = []any{kind}
 	}
-	// A mark of all messages at present, unless UpTo or a past moment says where it ends.
+	// The mark covers all present messages, unless UpTo or a past moment says where it ends.
 	mark := markedAt(tx.HappenedAt().UnixMicro())
 	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types, mark}
 	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
@@ -278,8 +281,8 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 	return change(ctx, tx, which, readByType, user, chosen.Types, upTo, tx.HappenedAt(), int64(chosen.Gen))
 }
 
-// markUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND for a message
-// that the user does not have.
+// markUnread marks a user's messages unread again and returns the states of their types, changed or not. The error is NOT_FOUND
+// for a message that the user does not have.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
 	var gen int64
 	// Marks as unread lock the row of generations first. Marks as read do not touch that row.
@@ -290,7 +293,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	if err != nil {
 		return nil, err
 	}
-	// A message that was unread already must also stay unread against older marks. The count does not change.
+	// A message that was unread already gets the new generation too, so that marks of older lists leave it unread. The count does
+	// not change.
 	_, err = tx.Run(ctx, keepUnread, user, ids, gen)
 	return states, err
 }

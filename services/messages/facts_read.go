@@ -54,8 +54,8 @@ ORDER BY message DESC LIMIT $3`)
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 
-	// read_at is null while a message is unread, so counting it counts the readers. The index of recipients by message holds
-	// both.
+	// read_at is null while a message is unread, so counting it counts the readers. The index of recipients by message holds both
+	// columns.
 	reportsOf = sql.NewStatement("reports of site messages", `
 SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_messages m LEFT JOIN (
 	SELECT message, count(*) AS recipients, count(read_at) AS reads FROM site_message_recipients WHERE {in message $1 BIGINT} GROUP BY message
@@ -109,8 +109,8 @@ func generation(ctx context.Context, db *sql.DB, user services.UserID) (gen uint
 	return gen, err
 }
 
-// list lists a user's messages of some types, the newest first, those before one id, at most limit; unreadOnly leaves out the
-// read ones.
+// list lists a user's messages of some types before an ID, the newest first, at most limit. unreadOnly leaves out the messages
+// that the user has read.
 func list(ctx context.Context, db *sql.DB, user services.UserID, types []string, unreadOnly bool, before ID, limit int) ([]Message, error) {
 	st := messagesOf
 	if unreadOnly {
@@ -119,7 +119,7 @@ func list(ctx context.Context, db *sql.DB, user services.UserID, types []string,
 	return read(ctx, db, st, user, before, types, limit)
 }
 
-// byID reads messages of a user by their ids; one that the user does not have is absent.
+// byID reads messages of a user by their IDs; a message that the user does not have is absent.
 func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
 	list, err := read(ctx, db, messagesByID, user, ids)
 	found := make(map[ID]Message, len(list))
@@ -167,8 +167,8 @@ func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	return found, err
 }
 
-// report is reports of one message. NOT_FOUND when there is none. The caller has the scope of the application, so there is
-// nothing to hide.
+// report returns the report of one message. The error is NOT_FOUND if there is no such message. The caller has the scope of the
+// application, so there is nothing to hide.
 func report(ctx context.Context, db *sql.DB, id ID) (Report, error) {
 	found, err := reports(ctx, db, []ID{id})
 	one, exists := found[id]

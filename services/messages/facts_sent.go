@@ -11,15 +11,15 @@ import (
 	"tidings/services/sql"
 )
 
-// A message is sent once its jobs are committed, and a mark of it can come before they have run: the host application may do both
-// in one request. Until then only the jobs name the recipients. A mark that finds no row looks into the jobs, and delivers the
-// message to its user at once. The job finds the row later and keeps its read state.
+// A message is sent once its jobs are committed, and a mark of the message can come before the jobs have run: the host
+// application may send and mark in one request. Until then only the jobs name the recipients. A mark that finds no row looks into
+// the jobs, and delivers the message to its user at once. The job finds the row later and keeps its read state.
 
 var (
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
 
-	// A job that is running still has its row. deliver takes the same locks as the job, so whichever comes second finds the
-	// message delivered.
+	// A job that is running still has its row. deliver takes the same locks as the job, so the second of the two finds the message
+	// delivered.
 	chunksSent = sql.NewStatement("recipients of site messages that are being delivered", `
 SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key $1 TEXT}`)
 
@@ -77,8 +77,8 @@ func lacks(found map[ID]string, ids []ID) ID {
 	return 0
 }
 
-// deliverEarly delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up
-// to a message also the earlier ones. The locks are taken in the order of types, as every mark takes them.
+// deliverEarly delivers messages to one user before their jobs do: the messages of ids that are being delivered to the user, and
+// for a mark up to a message also the earlier messages. The locks are taken in the order of types, as every mark takes them.
 func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
 	chunks, types, err := sentTo(ctx, tx, user, ids)
@@ -102,7 +102,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 		return err
 	}
 	for _, chunk := range chunks {
-		// For this user alone. The chunk's job stays, and finds the row there.
+		// The message is delivered to this user alone. The chunk's job stays, and finds the row.
 		if _, err := deliver(ctx, tx, chunk.Message, []services.UserID{user}, chunk.Dated); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 	return nil
 }
 
-// sentBefore is sentTo of all messages before one.
+// sentBefore is sentTo for all messages before a given one.
 func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
 	keys, err := sql.Column[string](ctx, tx, keysSent)
 	var earlier []ID
@@ -136,7 +136,7 @@ func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (ch
 	}
 	var keys []string
 	for _, id := range slices.Sorted(maps.Keys(exist)) {
-		// All keys that sendJobs can have given. Each costs one lookup in the index of jobs by key.
+		// These are all keys that sendJobs can have given. Each key costs one lookup in the index of jobs by key.
 		for i := range maxChunks {
 			keys = append(keys, chunkKey(id, i))
 		}

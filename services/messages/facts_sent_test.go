@@ -27,7 +27,7 @@ func (b box) number(key string) services.UserID {
 	return b.Named(key)[0]
 }
 
-// A message to thousands has many jobs, none of which replaces another, and each names its recipients to a mark.
+// A message to thousands has many jobs, and no job replaces another. A mark of any recipient finds the recipient's job.
 func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newBox(w)
@@ -53,7 +53,8 @@ func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 	})
 }
 
-// A mark that names a message that is being delivered and one of somebody else's changes nothing: the first stays undelivered.
+// A mark that names a message that is being delivered and another user's message changes nothing: the first message stays
+// undelivered.
 func TestARefusedMarkDeliversNothing(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newBox(w)
@@ -104,7 +105,7 @@ func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 	})
 }
 
-// The keys of deliveries name no user: an erasure deletes the dead jobs that do.
+// The keys of deliveries name no user: an erasure would delete dead jobs whose keys name its user.
 func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
 	queued, err := sendJobs(17, make([]services.UserID, 20*deliverChunk), false)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // The kinds of jobs of site messages. Their names are in the database.
 const (
 	jobDeliver = "message.deliver" // payload: delivery, key: see chunkKey. A message to a chunk of its recipients
-	jobCounts  = "messages"        // key: user. Their read marks changed in SQL
+	jobCounts  = "messages"        // key: user. The user's read marks changed in SQL
 )
 
 // deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long, since on
@@ -44,13 +44,14 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 
 // DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
 // recipients, a chunk at a time, on any node with a free worker. A message may have any number of these jobs. They have no keys,
-// so a mark by the message's ID does not find it until they have run. Imports use them: nobody marks such a message at once.
+// so a mark by the message's ID does not find the message until the jobs have run. Imports use these jobs: nobody marks an
+// imported message at once.
 func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 	return deliverJobs(message, users, false)
 }
 
-// deliverJobs splits the recipients into chunks. Their lists are in the payloads: the recipients are fixed when the message is
-// committed.
+// deliverJobs splits the recipients into chunks. The lists of recipients are in the payloads, so they are fixed when the message
+// is committed.
 func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
@@ -84,8 +85,8 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 	return s.projector.Project(ctx, user, s.registers)
 }
 
-// deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it
-// writes no row and projects the counts as they are then.
+// deliver writes the rows of a chunk and projects the counts of its users. If the job is repeated after a crash between the two
+// steps, it writes no row and projects the counts as they are then.
 func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	var chunk delivery
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -99,6 +100,6 @@ func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	// Outside the transaction, whose locks must not wait for Redis. An error brings the whole job back.
+	// This is outside the transaction, whose locks must not wait for Redis. After an error the whole job runs again.
 	return s.project(ctx, states)
 }

@@ -6,17 +6,19 @@ import (
 	"tidings/services"
 )
 
-// Page is a page of a user's messages, the newest first. The text is that of now: an edit shows in pages that are read later.
+// Page is a page of a user's messages, the newest first. The texts are the present ones: an edit shows in pages that are read
+// later.
 type Page struct {
 	Messages []Message
 	HasNext  bool
 	Gen      uint64 // see services.ReadToken
 }
 
-// Page lists at most size of a user's messages before a position, of one type and the unread only, if requested. The unread
-// ones are those that the badge counts.
+// Page lists at most size of a user's messages before a position; if requested, only messages of one type, or only unread ones.
+// The badge counts the same unread messages.
 func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before ID, size int) (Page, error) {
-	// Only configured types: messages of a type that was taken out of the settings stay in SQL, and no list or count has them.
+	// Only configured types are listed: messages of a type that was taken out of the settings stay in SQL, and no list or count has
+	// them.
 	types := s.types
 	if kind != nil {
 		if err := checkType(*kind, s.types); err != nil {
@@ -45,8 +47,8 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 	return byID(ctx, s.db, user, ids)
 }
 
-// Report is a message as its sender sees it. NOT_FOUND if there is none. It counts the rows at each call: it is for senders, not
-// for every reader.
+// Report is a message as its sender sees it. The error is NOT_FOUND if there is no such message. Report counts the rows at each
+// call: it is for senders, not for every reader.
 func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
 	return report(ctx, s.db, id)
 }

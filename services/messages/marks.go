@@ -8,22 +8,22 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark selects some of a user's messages: either those in IDs, or all messages, limited to Type and to those up to UpTo if these
-// are set.
+// Mark selects some of a user's messages: either the messages in IDs, or all messages. If Type or UpTo is set, only messages of
+// that type, or up to that message, are selected.
 type Mark struct {
 	IDs  []ID
 	Type *string
 	All  bool
-	UpTo ID // 0: all that exist when the command is committed
+	UpTo ID // 0 means all that exist when the command is committed
 	// Token is the readToken of the list that was shown; "" for none.
 	Token string
 }
 
-// maxMarked bounds the rows that one mark by IDs locks. A mark of all has no bound, since it is one range.
+// maxMarked bounds the rows that one mark by IDs locks. A mark of all messages has no bound, since it is one range.
 const maxMarked = 500
 
-// MarkRead is the command by which a user marks messages read. NOT_FOUND if the user does not have a named message; messages
-// that are read already keep their time.
+// MarkRead is the command by which a user marks messages read. The error is NOT_FOUND if the user does not have a named message.
+// Messages that are read already keep the time at which they were read.
 func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(mark.Token)
 	if err != nil {
@@ -53,7 +53,8 @@ func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, erro
 	}), nil
 }
 
-// MarkUnread is the command by which a user marks messages unread again. NOT_FOUND if the user does not have one of them.
+// MarkUnread is the command by which a user marks messages unread again. The error is NOT_FOUND if the user does not have one of
+// the messages.
 func (s *Service) MarkUnread(user services.UserID, ids []ID) (*jobs.Command, error) {
 	if err := checkMarked(ids); err != nil {
 		return nil, err
@@ -71,8 +72,8 @@ func checkMarked(ids []ID) error {
 	return nil
 }
 
-// mark is a command that changes a user's rows. It projects the counts once it is committed; its job does so if that fails. The
-// states are those that Apply read under its locks: Apply may run again, and then sets them anew.
+// mark is a command that changes a user's rows. The command projects the counts once it is committed; if that fails, its job
+// projects them. Apply reads the states under its locks, and sets them anew if it runs again.
 func (s *Service) mark(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) *jobs.Command {
 	var states []State
 	return &jobs.Command{

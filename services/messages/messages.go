@@ -1,4 +1,4 @@
-// Package messages is site messages: the host application's messages to users, and each user's read marks.
+// Package messages implements site messages: the host application's messages to users, and each user's read marks.
 //
 // A message is sent when its text and the jobs that deliver it are committed; the rows of its recipients follow in chunks. Each
 // recipient has one row, however often a delivery is repeated, and a repeated delivery keeps the read state. The count of a type
@@ -71,8 +71,8 @@ func (s *Service) register(state State) rdb.Register {
 	return rdb.MessagesRegister(state.shown())
 }
 
-// audit repeats registers without calling it, so that the audit finds errors in its choice of fields. Both use states: an error
-// there is not found.
+// audit does what registers does without calling it, so that the audit finds errors in how registers chooses fields. Both use
+// states, so an error in states is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := states(ctx, s.db, user)
 	for _, state := range states {
@@ -85,7 +85,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	return registers, err
 }
 
-// project writes counts into their users' documents. A document that has a newer version keeps it; a user without one gets none.
+// project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
+// none.
 func (s *Service) project(ctx context.Context, states []State) error {
 	var fields projector.Fields
 	for _, state := range states {

@@ -54,13 +54,13 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	}, nil
 }
 
-// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. No read state changes.
-// NOT_FOUND if there is no such message.
+// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text as it is. No read state
+// changes. The error is NOT_FOUND if there is no such message.
 func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	if title == nil && content == nil {
 		return nil, services.Errorf(services.Invalid, "title, content, url and data: at least one of them is needed")
 	}
-	// Checked before the transaction, so that a bad text costs no lock.
+	// The texts are checked before the transaction, so that a bad text costs no lock.
 	if title != nil {
 		if err := checkTitle(*title); err != nil {
 			return nil, err
@@ -79,7 +79,8 @@ func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	}, nil
 }
 
-// Relabel is the command that changes the labels of a message. The message itself does not change. NOT_FOUND if it does not exist.
+// Relabel is the command that changes the labels of a message. The message itself does not change. The error is NOT_FOUND if it
+// does not exist.
 func (s *Service) Relabel(id ID) *jobs.Command {
 	return &jobs.Command{
 		Name: "editSiteMessage",

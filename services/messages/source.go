@@ -16,7 +16,7 @@ import (
 type Source struct {
 	source.Plain
 	db *sql.DB
-	// The types in the order of the settings, which is that of the badges.
+	// The types are in the order of the settings, which is also their order in the badges.
 	types []string
 	ages  services.SourceExpiry
 }
@@ -98,7 +98,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unread messages of each type.
 func (s Source) Explain(ctx context.Context, of source.Explained) (explanations []services.Explanation, err error) {
-	// The types that the badges show, so that each explanation stands beside its count.
+	// kinds are the types that the badges show, so that each explanation stands beside its count.
 	kinds := make([]string, len(of.Badges.SiteMessages.Types))
 	for i, kind := range of.Badges.SiteMessages.Types {
 		kinds[i] = kind.Type
@@ -107,7 +107,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 	if err != nil {
 		return nil, err
 	}
-	// An ID: messages up to it have left the count.
+	// aged is an ID: messages up to this ID have left the count.
 	aged := ID(s.ages.Mark(services.SourceSiteMessages, of.Today))
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
@@ -134,7 +134,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	for _, kind := range s.types {
 		messages := newest[kind]
-		// The newest come first: all messages before the first older one were sent since.
+		// The newest come first: all messages before the first older one were sent since the moment.
 		older := slices.IndexFunc(messages, func(message ID) bool { return message < first })
 		if older < 0 {
 			older = len(messages)
@@ -145,7 +145,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 }
 
 // newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless messages of one type may
-// have displaced those of another. The first query asks for as many as all types together may need.
+// have displaced messages of another. The first query asks for as many as all types together may need.
 func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool, limit int) (map[string][]ID, error) {
 	st, byType := newestOf, map[string][]ID{}
 	if unreadOnly {
@@ -164,13 +164,13 @@ func (s Source) newest(ctx context.Context, user services.UserID, kinds []string
 		return rows, err
 	}
 	most := limit * len(kinds)
-	// Fewer rows than asked for: these are all there are, so no type has displaced another.
+	// With fewer rows than asked for, these are all messages, so no type has displaced another.
 	rows, err := read(kinds, most)
 	if err != nil || len(kinds) == 1 || rows < most {
 		return byType, err
 	}
 	for _, kind := range kinds {
-		// The first query may have brought only some of them.
+		// The first query may have brought only some messages of this type.
 		byType[kind] = nil
 		if _, err := read([]string{kind}, limit); err != nil {
 			return nil, err

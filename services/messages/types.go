@@ -61,7 +61,7 @@ type Report struct {
 }
 
 // State is the absolute state of one type of messages of one user: a lower version is an older state. The version rises in the
-// transaction that changes what is unread, under the lock of its row.
+// transaction that changes which messages are unread, under the lock of the state's row.
 type State struct {
 	User    services.UserID
 	Type    string
@@ -109,7 +109,7 @@ func checkTitle(title string) error { return services.CheckFilled("title", title
 
 // checkContent reports whether a content is valid: UTF-8 without NUL, up to 64 KB.
 func checkContent(content string) error {
-	// Bytes before characters: a text of megabytes is not walked.
+	// Bytes are counted before characters are checked, so that a text of megabytes is not walked.
 	if len(content) > maxContent {
 		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContent, len(content))
 	}

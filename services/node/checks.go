@@ -19,8 +19,8 @@ import (
 	"tidings/transport"
 )
 
-// keyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode
-// only, where one of the three is set.
+// keyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode only,
+// where one of the three keys is set.
 func (c Config) keyFlag() string {
 	switch {
 	case c.JWTSecret != "":
@@ -35,10 +35,10 @@ func (c Config) keyFlag() string {
 // name the same three settings.
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is
-// invalid, or "". A check of two settings stands under the one that the operator should change. The command line runs the
-// checks of the flags that a command takes; a node parses the same settings again later, and ignores the reasons. A test
-// compares the names with the flags: a check under a name that no flag has would never run.
+// Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
+// or "". A check of two settings stands under the setting that the operator should change. The command line runs the checks of
+// the flags that a command takes; a node parses the same settings again later, and ignores the reasons. A test compares the names
+// with the flags: a check under a name that no flag has would never run.
 var Checks = map[string]func(c Config) string{
 	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
@@ -140,7 +140,7 @@ var Checks = map[string]func(c Config) string{
 	},
 }
 
-// reasonIf returns reason if fault is true, else "". With it a check that is one condition fits on a line.
+// reasonIf returns reason if fault is true, else "". With reasonIf a check of one condition fits on a line.
 func reasonIf(fault bool, reason string) string {
 	if fault {
 		return reason
@@ -203,8 +203,8 @@ func checkDatabase(c Config) string {
 	return reasonIf(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
 }
 
-// checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options.
-// An empty address is that of a Config made without kong, in tests, and means auto.
+// checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options. The address is empty
+// only in a Config that tests make without kong. It then means auto.
 func checkRedis(c Config) string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
@@ -243,8 +243,8 @@ func checkOrigins(c Config) string {
 	return ""
 }
 
-// displayCaps reads SOURCE=CAP items, or answers why they are invalid. It says which item is wrong; a node calls it again for
-// the caps. A number of more than four digits fits beside no icon.
+// displayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A node calls it again for the caps. A
+// number of more than four digits fits beside no icon.
 func displayCaps(items []string) (caps source.Caps, reason string) {
 	caps = source.Caps{}
 	for _, item := range items {
@@ -257,7 +257,7 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 		if err != nil || limit < 1 || limit > 9999 {
 			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
 		}
-		// The later value would win, and the operator would not see why.
+		// Without this check the later value would win, and the operator would not see why.
 		if _, twice := caps[key]; twice {
 			return nil, fmt.Sprintf("%s is named twice", key)
 		}
@@ -302,14 +302,14 @@ func notificationExpiry(items []string) (expiry notifications.Expiry, reason str
 	return expiry, ""
 }
 
-// messageType is the form of a type of site messages, which becomes a field of every badge document. No comma, because types are
-// given as a list, and no capital letter, because two types that differ only in case would be mistaken for each other.
+// messageType is the form of a type of site messages, which becomes a field of every badge document. It allows no comma, because
+// types are given as a list, and no capital letter, because two types that differ only in case would be mistaken for each other.
 var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's
 // document and of every read of it.
 func checkMessageTypes(c Config) string {
-	// For more kinds there are the categories of the application, which cost nothing until they are used.
+	// More kinds of messages can be categories of the application, which cost nothing until they are used.
 	const most = 8
 	if n := len(c.SiteMessageTypes); n == 0 || n > most {
 		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)

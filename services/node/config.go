@@ -12,11 +12,11 @@ import (
 )
 
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of QueryDepth is
-// --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default holds when neither is given,
-// placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists some, for the
-// completion in shells. secret says what is hidden when the value is printed: "all" of it, or the password of a "url". for names
-// the commands that take the flag, "serve" without the tag. group begins a group of the help with its heading. A flag takes
-// precedence over the environment, and the environment over the default; an empty variable counts as not set.
+// --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change these names. default holds when
+// neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists
+// some, for the completion in shells. secret says what is hidden when the value is printed: "all" of it, or the password of a
+// "url". for names the commands that take the flag, "serve" without the tag. group begins a group of the help with its heading. A
+// flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // Checks needs the flag's name there.
@@ -83,7 +83,7 @@ type Config struct {
 	Drain time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
 
 	Workers int `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
-	// The first four hold until an admin sets others, which stand in SQL.
+	// The first four settings hold until an admin sets other values, which are in SQL.
 	ActiveFor        time.Duration `default:"720h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis holds nothing of them until they return; an admin can change it while the server runs"`
 	IdleAfter        time.Duration `default:"168h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is idle: posts of big authors are not pushed to them, and their feed is completed when they return; it is compared by whole days and is at most active-for; an admin can change it while the server runs"`
 	BigFollowers     int           `default:"5000" placeholder:"COUNT" min:"1" max:"2147483647" help:"an author with this many followers is big: their posts are pushed only to followers who are not idle; an admin can change it while the server runs"`
@@ -131,11 +131,11 @@ type Config struct {
 	WebPushRequests int           `default:"32" placeholder:"COUNT" min:"1" max:"1024" help:"the most requests to one push service at the same time"`
 }
 
-// Development reports that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback. There is
+// Development reports whether no key for tokens is configured: the node accepts dev: tokens, and serves only loopback. There is
 // no flag for it, so nobody can switch it on beside a key.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
-// pageMode says what the demo page may offer, which is only what works: logins by name need development mode, and people who
+// pageMode says what the demo page may offer. It may offer only what works: logins by name need development mode, and people who
 // act need a demo world.
 func (c Config) pageMode() web.DemoMode {
 	switch {

@@ -24,9 +24,9 @@ import (
 // Two engines and the statements after them then take a few seconds at most, which a person still waits for.
 const shownWithin = 2 * time.Second
 
-// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: those
-// with labels would need more room than a line. A name that the registry does not have is left out silently, so look at the
-// page after adding one.
+// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: metrics with
+// labels would need more room than a line. A name that the registry does not have is left out silently, so look at the page after
+// adding one.
 var shownMetrics = []struct {
 	title string
 	names []string
@@ -41,19 +41,19 @@ var shownMetrics = []struct {
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; the data that
 // it takes from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
-	// Without resolvers.Hot: an operator's page is rare, and needs every error.
+	// resolvers.Hot is not used here: an operator's page is rare, and needs every error.
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
 	})
-	// The console has a registry of its own beside that of /metrics: both only read.
+	// The console has its own registry beside the registry of /metrics: both only read.
 	registry := sync.OnceValue(s.registry) // made on first use, because few nodes are looked at
 	return console.New(console.Config{
 		Identify: func(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 			return identity.Viewer(ctx, token, "", "")
 		},
 		Execute: local.Do,
-		// For acts that are no mutation: the console's own, such as a look at a user.
+		// Act is for acts of the console that are no mutations, such as a look at a user.
 		Act: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
 			viewer, err := services.ViewerFrom(ctx)
 			if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	status, text := s.Ready.state()
 	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
-		// One after the other: each has a timeout of its own, and there are only two.
+		// The engines are asked one after the other: each has its own timeout, and there are only two.
 		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
 		engine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
 	}

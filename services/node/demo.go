@@ -19,7 +19,7 @@ const (
 	demoFolderPattern = "tidings-demo-*"
 	demoMark          = "demo" // the file that marks a data folder as one of --demo
 
-	// The change stream of a demo has shorter intervals than that of production, because a visitor watches it.
+	// The change stream of a demo has shorter intervals than in production, because a visitor watches it.
 	demoInterval = 100 * time.Millisecond
 	demoLap      = 6 * time.Second
 )
@@ -34,7 +34,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		}
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
-	// The mark is written before the database is made. So a database without a mark is not of a demo.
+	// The mark is written before the database is made. So a database without a mark does not belong to a demo.
 	mark := filepath.Join(cfg.Data, demoMark)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
@@ -53,14 +53,14 @@ func speedUpStreamForDemo(cfg *Config) {
 	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
 }
 
-// serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
-// The world is a client of the node over HTTP, as an application would be. It starts together with the node: the listener
-// holds its first request until the node serves. The error joins that of the node and that of building the world. If the
-// world fails later, it logs the error, and the node goes on.
+// serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built. The
+// world is a client of the node over HTTP, as an application would be. It starts together with the node: the listener holds its
+// first request until the node serves. The error joins the error of the node and the error of building the world. If the world
+// fails later, it logs the error, and the node goes on.
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Always the same seed: each demo has the same people, so that texts about it can name them.
+	// The seed is always the same: each demo has the same people, so that texts about it can name them.
 	s.world = demo.New(demo.Config{
 		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, Pace: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
 	})
@@ -89,7 +89,7 @@ const (
 	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and
 	// nothing here permits it.
 	flushHeader = "Tidings-Demo"
-	// How long the people stop, so that the badges before and after the flush can be compared.
+	// flushHold is how long the people stop, so that the badges before and after the flush can be compared.
 	flushHold   = 3 * time.Second
 	flushSettle = 300 * time.Millisecond // until the effects of their last acts have arrived
 )
@@ -99,7 +99,7 @@ const (
 // the visitor watches.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	// Two guards, because a page of another site must not empty even a demo.
+	// There are two guards, because a page of another site must not empty even a demo.
 	if r.Header.Get(flushHeader) == "" {
 		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
 		return
@@ -127,11 +127,11 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 const (
 	iconPath      = "/demo/icon"
 	iconKeepAlive = 15 * time.Second // a comment in this interval shows that the connection is alive
-	iconWriteIn   = 10 * time.Second // for the page to take an event
+	iconWriteIn   = 10 * time.Second // the time in which the page must take an event
 )
 
-// demoIcon serves an event stream of the badge that the demo's application sets on the icon of its closed app on a phone. It
-// is served with --demo only. Each event has the whole icon, so a page that was away needs no history. It stands for a push
+// demoIcon serves an event stream of the badge that the demo's application sets on the icon of its closed app on a phone. It is
+// served with --demo only. Each event has the whole icon, so a page that was away needs no history. The stream stands for a push
 // service: the icon comes from the change stream and not from a subscription.
 func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")

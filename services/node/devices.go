@@ -10,8 +10,8 @@ import (
 	"tidings/services/outbound"
 )
 
-// wireDevices makes the service for Web Push, after the change stream and the webhooks. Without keys it exists too, and
-// refuses devices. If an operator removes the keys, the devices stay in SQL, and with the same keys they go on.
+// wireDevices makes the service for Web Push, after the change stream and the webhooks. Without keys the service exists too, and
+// refuses devices. If an operator removes the keys, the devices stay in SQL, and work again when the same keys are back.
 func (s *Server) wireDevices() {
 	keys, cfg := devices.Keys{}, s.Config
 	if cfg.VAPIDPrivateKey != "" {
@@ -24,8 +24,8 @@ func (s *Server) wireDevices() {
 	})
 }
 
-// deviceCollector counts the devices at each scrape. Without keys there are no counts. They are of the whole database, so
-// each node shows the same. One statement serves all seven metrics.
+// deviceCollector counts the devices at each scrape. Without keys there are no counts. The counts are of the whole database, so
+// each node shows the same numbers. One statement serves all seven metrics.
 type deviceCollector struct {
 	on    func() bool
 	count func(ctx context.Context) (devices.Counts, error)
@@ -71,7 +71,7 @@ func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
 	} {
 		out <- prometheus.MustNewConstMetric(metric, prometheus.GaugeValue, value)
 	}
-	// Values that only rise: they are rows in SQL, so no restart resets them.
+	// These values only rise: they are rows in SQL, so no restart resets them.
 	for metric, value := range map[*prometheus.Desc]int{devicesDelivered: counts.Delivered, devicesFailed: counts.Failed, devicesRemoved: counts.Removed} {
 		out <- prometheus.MustNewConstMetric(metric, prometheus.CounterValue, float64(value))
 	}

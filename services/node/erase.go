@@ -31,7 +31,7 @@ import (
 // erases a user and looks through every table and key for what is left.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
-		// First the parts that could still send something of the user outside.
+		// First come the parts that could still send something of the user outside.
 		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
 		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull)}, acts.Erase,

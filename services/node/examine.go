@@ -99,8 +99,8 @@ func (x *examination) try(subject, text string, err error, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// addresses checks whether the node could listen on its addresses, by listening for a moment. Two addresses of a node with
-// port 0 are free by nature.
+// addresses checks whether the node could listen on its addresses, by listening for a moment. An address with port 0 is always
+// free.
 func (x *examination) addresses() {
 	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
 		if at.address == "" {
@@ -110,7 +110,7 @@ func (x *examination) addresses() {
 		if err == nil {
 			_ = listener.Close()
 		}
-		// Not a failure, because tidings doctor is mostly called beside a running node.
+		// This is no failure, because tidings doctor is mostly called beside a running node.
 		if errors.Is(err, syscall.EADDRINUSE) {
 			x.add(services.Warning, "addresses", at.flag+": "+err.Error(), "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
 			continue

@@ -71,8 +71,8 @@ func (at Listeners) text(cfg Config) string {
 // everything. The operations listener has /graphql too, so that operators need one address.
 func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.Handler {
 	mux := http.NewServeMux()
-	// Health asks whether the process lives, and readiness whether it should get traffic. A node whose database is away is
-	// alive: to restart it would help nobody.
+	// Health asks whether the process lives, and readiness whether it should get traffic. A node whose database is away is alive: a
+	// restart would help nobody.
 	mux.Handle("/graphql", graphql)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.Handle("GET /readyz", &s.Ready)
@@ -99,7 +99,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)
 		mux.HandleFunc("GET "+iconPath, s.demoIcon)
 	}
-	// Around all routes, because in development mode no request needs a secret.
+	// LoopbackOnly is around all routes, because in development mode no request needs a secret.
 	if s.Config.Development() {
 		return transport.LoopbackOnly(mux)
 	}
@@ -111,8 +111,8 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: min(5*time.Second, s.Config.RequestDeadline), ReadTimeout: s.Config.RequestDeadline,
-		// It counts from the request's first line, so it includes the deadlines of a slow request, a slow operation and a slow
-		// reader.
+		// WriteTimeout counts from the request's first line, so it includes the deadlines of a slow request, a slow operation and a
+		// slow reader.
 		WriteTimeout: s.Config.RequestDeadline + s.Config.OperationTimeout + s.Config.AnswerDeadline, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
@@ -121,7 +121,7 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 // serveAt begins to serve. failed gets the error of a listener that ends. Connections of operators are not bounded by
 // address, so they get through when their address has used up its limit on the public listener.
 func (s *Server) serveAt(at Listeners) (failed <-chan error) {
-	// Room for both, because nobody reads the second error.
+	// The channel has room for both errors, because nobody reads the second one.
 	ended := make(chan error, 2)
 	go func() { ended <- s.Front.Serve(s.Connections.Bound(at.Public)) }()
 	if at.operations != nil {
@@ -130,7 +130,8 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	return ended
 }
 
-// shutdown closes both listeners and waits until the requests of both have ended, or ctx has. The two end at the same time.
+// shutdown closes both listeners and waits until the requests of both have ended, or ctx has ended. Both are shut down at the
+// same time.
 func (s *Server) shutdown(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Operations.Shutdown(ctx) }()

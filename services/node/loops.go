@@ -16,8 +16,8 @@ func (s *Server) workerLoops() []func(context.Context) error {
 	return loops
 }
 
-// Start runs loops that end with ctx; the channel is closed when all have. A loop that ends early ends alone. errgroup's own
-// context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes.
+// Start runs loops that end with ctx; the channel is closed when all have ended. A loop that ends early ends alone. errgroup's
+// own context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes.
 func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	var group errgroup.Group

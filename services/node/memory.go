@@ -25,7 +25,7 @@ const (
 // TuneMemory sets how often the heap is collected, and gives idle memory back, until ctx ends. GOGC and GOMEMLIMIT of the
 // environment take precedence: with GOGC neither happens.
 func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
-	// Near the limit the heap is collected as often as it takes to stay below it.
+	// Near the limit the heap is collected as often as it takes to stay below the limit.
 	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
 		log.Debug("the memory limit of this process is unknown", "error", err)
 	}
@@ -67,16 +67,16 @@ func GcPercent(live uint64) int {
 // The rules of GiveBack.
 const (
 	leastIdle  = 16 << 20 // bytes: less is not worth a collection
-	idleShare  = 4        // less than a quarter of the live heap is not worth one either
+	idleShare  = 4        // less than a quarter of the live heap is not worth a collection either
 	idleTime   = 5        // in seconds: memory that will be used again sooner is not idle
 	quietTime  = 3        // seconds in a row in which all this must hold
 	leastRest  = 15       // seconds between two collections of ours, at least
-	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that those of a large heap are rarer
+	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that collections of a large heap are rarer
 )
 
 // GiveBack returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
 // its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
-// keep it until it has allocated as much again.
+// keep this garbage until it has allocated as much again.
 func GiveBack(free func()) func(context.Context) {
 	last, quiet, rest := readHeap(), 0, 0
 	return func(context.Context) {
@@ -99,7 +99,7 @@ func GiveBack(free func()) func(context.Context) {
 // heapUse is what the runtime knows of the heap, in bytes.
 type heapUse struct {
 	live      uint64 // what the last collection has found alive
-	idle      uint64 // allocated since that collection, all of it taken for garbage, and free memory that was not given back yet
+	idle      uint64 // memory allocated since that collection, all taken for garbage, and free memory that was not given back yet
 	allocated uint64 // ever
 }
 

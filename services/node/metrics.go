@@ -24,10 +24,10 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{})
 }
 
-// registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape, and nothing is counted
-// twice. Names do not change between versions, because dashboards and alarms have them; a test compares those of deploy with
-// these. Each call makes another registry, because each handler and the console have one. A metric may be read at any time
-// between NewServer and the end.
+// registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape, and nothing is counted twice.
+// Names do not change between versions, because dashboards and alarms have them; a test compares the names in deploy with these.
+// Each call makes a new registry, because each handler and the console have their own. A metric may be read at any time between
+// NewServer and the end of the node.
 func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	// The metrics of Go and of the process: memory, goroutines, open files.
@@ -77,7 +77,7 @@ func (s *Server) registry() *prometheus.Registry {
 		}
 		return 0
 	})
-	// One metric for each kind, and no labels: alarms name them.
+	// There is one metric for each kind, and no labels, because alarms name the metrics.
 	for _, freed := range []struct {
 		kind, help string
 		count      func(projector.Freed) uint64
@@ -107,8 +107,8 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Over all nodes, add up the
-// counters, and take the greatest value of a gauge.
+// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. For all nodes together, add up the
+// counters, and take the greatest value of each gauge.
 func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
@@ -126,8 +126,9 @@ func (s *Server) streamMetrics(gauge func(name, help string, value func() float6
 	})
 }
 
-// jobCollector reads the state of the job queue at each scrape. It is a collector and no gauges, so that three statements
-// serve seven metrics, and none is shown while SQL does not answer: a 0 would look like an empty queue. changes is streamLag.
+// jobCollector reads the state of the job queue at each scrape. It is one collector and not several gauges, so that three
+// statements serve seven metrics, and no metric is shown while SQL does not answer: a 0 would look like an empty queue. changes
+// is streamLag.
 type jobCollector struct {
 	store   *sql.DB
 	fanout  *fanout.Fanout
@@ -166,7 +167,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	// Zero for an empty queue, and for a job whose time is ahead of this clock.
+	// The age is zero for an empty queue, and for a job whose time is ahead of this clock.
 	age := 0.0
 	if !oldest.IsZero() {
 		age = max(0, time.Since(oldest).Seconds())
@@ -232,7 +233,7 @@ func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():
 		return http.StatusServiceUnavailable, "not ready\n"
-	// Until then the node would show boards without shows.
+	// Until the shows are loaded the node would show boards without shows.
 	case !r.knows():
 		return http.StatusServiceUnavailable, "not ready: the shows of the live board are being loaded\n"
 	// Reads would work, but another node may be able to write too.
@@ -241,8 +242,8 @@ func (r *readiness) state() (status int, text string) {
 	}
 	// An unknown difference of the clocks holds no node back.
 	ahead, known := r.ahead()
-	// On such a node tokens would expire early or late, and shows would start and items expire at other times than on other
-	// nodes.
+	// On a node whose clock is off, tokens would expire early or late, and shows would start and items expire at other times than on
+	// other nodes.
 	if known && ahead.Abs() > clockTolerance {
 		return http.StatusServiceUnavailable, "not ready: " + clockText(ahead) + "\n"
 	}

@@ -73,7 +73,7 @@ type Server struct {
 	Operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
-	// Made even if they are switched off, which each then reports itself.
+	// These are made even if they are switched off. Each then reports by itself that it is off.
 	stream    *stream.Service
 	webhooks  *webhooks.Service
 	devices   *devices.Service
@@ -111,7 +111,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	if cfg.Development() {
 		log.Warn("development mode: tokens like dev:alice are accepted, and only loopback is served; configure a key for production")
 	}
-	// A demo says so later, when its world can be visited.
+	// A demo prints the line later, when its world can be visited.
 	serves := func() { fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg)) }
 	if cfg.Demo {
 		return s.serveDemo(ctx, at, serves)
@@ -149,7 +149,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
-	// Each of these needs the database once, before anything is served.
+	// Each of these parts needs the database once, before anything is served.
 	if err = s.Projector.BeginActivity(ctx); err == nil {
 		err = root.Notifications.Begin(ctx)
 	}
@@ -165,7 +165,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	s.Ready.knows = s.Live.Memory.Loaded
 	s.Ready.ahead = s.Projector.ClockAhead
-	// Requests: budgets, sockets, the handler, then the servers around it.
+	// These parts serve requests: budgets, sockets, the handler, then the servers around it.
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
@@ -178,7 +178,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
-	// The same limits, identity and schema as the sockets have.
+	// The handler has the same limits, identity and schema as the sockets.
 	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,

@@ -9,13 +9,13 @@ import (
 	"tidings/services/trace"
 )
 
-// goneWithin is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data
-// is on disk by then, and the other nodes, or the next start, free the jobs that it holds. The help promises 15 s, which is half of
-// the time that orchestrators give.
+// goneWithin is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data is on
+// disk by then, and the other nodes, or the next start, free the jobs that this process holds. The help promises 15 s, which is
+// half of the time that orchestrators give.
 const goneWithin = 14 * time.Second
 
 // runUntilGone is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline counts
-// from the end of ctx, so a node that serves is never ended by it.
+// from the end of ctx, so it never ends a node that serves.
 func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -54,7 +54,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	failed := s.serveAt(at)
-	// Before the workers, so that a restart under the same name takes back its own jobs first.
+	// The heartbeat begins before the workers, so that a restart under the same name takes back its own jobs first.
 	heart := s.Jobs.Heartbeat()
 	if err := heart.Begin(ctx); err != nil {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
@@ -93,8 +93,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	return failure
 }
 
-// lastRequests is the least time that idle connections stay open after SIGTERM. A proxy that keeps using one gets an answer
-// that closes it within that time.
+// lastRequests is the least time that idle connections stay open after SIGTERM. A proxy that keeps using such a connection gets
+// an answer that closes the connection within that time.
 const lastRequests = time.Second
 
 // runHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.

@@ -24,13 +24,13 @@ func (s *Server) wireStream() {
 }
 
 // sharedChanges is how many changes this node has learned that change badges of many users. A larger number makes the stream
-// begin a lap early. No job marks users for these kinds: it would have to mark nearly all.
+// begin a lap early. No job marks users for these kinds of changes: it would have to mark nearly all users.
 func (s *Server) sharedChanges() uint64 {
 	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
-// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it asks nothing. Without
-// the stream both are 0 and not absent, because nothing waits.
+// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off, streamLag reads nothing.
+// Without the stream both are 0 and not absent, because nothing waits.
 func (s *Server) streamLag(ctx context.Context) (waiting int, seconds float64, err error) {
 	if !s.stream.On() {
 		return 0, 0, nil

@@ -30,8 +30,9 @@ func (s *Server) wireWebhooks() {
 	s.webhooks = webhooks.New(cfg)
 }
 
-// webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there
-// are no metrics. Their names are a label: operators have chosen them, and there are few. All endpoints are read together.
+// webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there are
+// no metrics. The names of the webhooks are a label: operators have chosen the names, and there are few. All endpoints are read
+// together.
 type webhookCollector struct {
 	on   func() bool
 	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
@@ -69,11 +70,11 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, e := range list {
 		lag, down := 0.0, 0.0
-		// Zero is for an endpoint that has sent everything.
+		// Since is zero for an endpoint that has sent everything.
 		if !e.Since.IsZero() {
 			lag = max(0, c.now().Sub(e.Since).Seconds())
 		}
-		// Both need an operator to look, and one alarm covers them.
+		// Both states need an operator to look, and one alarm covers them.
 		if e.Down() || !e.HaltedAt.IsZero() {
 			down = 1
 		}

@@ -26,9 +26,9 @@ import (
 	"tidings/services/views"
 )
 
-// wire makes the services, from the bottom up. The order is that of the layers: each gets what was made before it. Where a
-// lower part calls a higher one, it gets a function (OnShared, OnSignal, OnMark, Gone), or a list of sources. Nothing runs
-// before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New, its source among
+// wire makes the services, from the bottom up. The order is the order of the layers: each service gets what was made before it.
+// Where a lower part calls a higher one, it gets a function (OnShared, OnSignal, OnMark, Gone), or a list of sources. Nothing
+// runs before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New, its source among
 // those of the badges, its field of the Resolver.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// Lists in settings are read here and checked by Checks, so their reasons are dropped.
@@ -36,7 +36,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	expiry, _ := notificationExpiry(s.Config.NotifyFor)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
-	// One clock of IDs for the whole node. Its random part makes IDs of two nodes in one millisecond different.
+	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// The engines over SQL and Redis: node caches, jobs, projections.
 	s.Memory = nodecache.New(nodecache.Config{
@@ -81,18 +81,18 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
 		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
 	})
-	// Badges and pushes, over all features.
+	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
 		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
-	// After the badges, which they render and compare.
+	// The hub and the stream come after the badges, which they render and compare.
 	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 	})
-	// The parts that the resolvers need, and no more.
+	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
@@ -109,8 +109,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 }
 
-// wireHub makes the hub, and connects it with the parts that wake it. A change of data that everybody's badges depend on
-// wakes it when this node has learned the change, and not when it was written: a read before that would show the old state
+// wireHub makes the hub, and connects it with the parts that wake it. A change of data that everybody's badges depend on wakes
+// the hub when this node has learned the change, and not when the change is written: an earlier read would show the old state
 // under a new version. The functions stand for packages that the hub does not import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
@@ -121,7 +121,7 @@ func (s *Server) wireHub() {
 	s.Memory.Log.OnShared(s.Hub.HintShared)
 	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
 	s.Store.OnSignal(func() {
-		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
+		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes the log
 		s.Redis.HintLog()
 	})
 }

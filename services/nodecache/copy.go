@@ -60,7 +60,7 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies the queued values at a turn of the log, for those that were queued before the loop ran.
+// copyAtTurn copies the queued values at a turn of the log. It serves the values that were queued before the loop ran.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil

@@ -17,7 +17,7 @@ import (
 // JobFanOut is the kind of job that fans a new post out to all followers; its key is the post's id.
 const JobFanOut = "post.fanout"
 
-// When a fan-out that no worker has begun counts as late, and how many of those are looked at.
+// These bounds say when a fan-out that no worker has begun counts as late, and how many late ones are read.
 const (
 	// waitsAfter is how long a job may normally wait. A job that has not waited longer than that counts as running.
 	waitsAfter = 250 * time.Millisecond
@@ -93,7 +93,7 @@ func (p *InFlight) List() []posts.InFlightFanout {
 		list = append(list, one)
 	}
 	for post, one := range p.waiting {
-		// Between two turns a post may be in both.
+		// Between two turns a post may be in both maps.
 		if _, begun := p.posts[post]; one.pushed && !begun {
 			list = append(list, one.InFlightFanout)
 		}

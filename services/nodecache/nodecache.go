@@ -6,10 +6,10 @@
 // that it follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was
 // read before a change can never replace the newer state.
 //
-// A pulled post comes to its readers in these steps. Its transaction appends a PullChange to the log. The node that
-// published applies it at once (Pulled.Changed), every other one when it reads the log, within half a second. The index
-// of readers then names the watched users who follow the author, and the hub renders their badges with Pulled.Count. A
-// page of a feed merges the posts of Pulled.Of.
+// A pulled post comes to its readers in these steps. Its transaction appends a PullChange to the log. The node that published
+// applies the entry at once (Pulled.Changed), and every other node when it reads the log, within half a second. The index of
+// readers then names the watched users who follow the author, and the hub renders their badges with Pulled.Count. A page of a
+// feed merges the posts of Pulled.Of.
 package nodecache
 
 import (
@@ -22,7 +22,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// keptByDefault is how many posts a node caches: with bodies of a few hundred bytes some tens of MB.
+// keptByDefault is how many posts a node caches: with bodies of a few hundred bytes they take some tens of MB.
 const keptByDefault = 100_000
 
 // Facts is the union of the facts that the caches read. SQL implements it.
@@ -58,7 +58,7 @@ type Caches struct {
 
 // New makes the caches of a node, all empty.
 func New(cfg Config) *Caches {
-	// The order is that in which their kinds and turns run: see changelog.Follower.
+	// The caches are made in the order in which their kinds and turns run: see changelog.Follower.
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Caches{
 		Log:      log,

@@ -44,7 +44,7 @@ type Pulled struct {
 // pulledAuthor is one author's posts. Callers may retain slices of posts: only the space after their end is ever written.
 type pulledAuthor struct {
 	posts   []services.PostID // the oldest first
-	floor   services.PostID   // the newest that is older than these, 0 when there is none
+	floor   services.PostID   // the newest post that is older than posts; 0 if there is none
 	version uint64            // of the log: all changes up to it are applied
 	early   uint64            // how many later changes are applied already
 }
@@ -54,7 +54,7 @@ type pulledAuthor struct {
 type PulledPosts struct {
 	services.FollowedAuthor
 	Posts []services.PostID
-	Floor services.PostID // the newest that is older than these, 0 when there is none
+	Floor services.PostID // the newest post that is older than Posts; 0 if there is none
 }
 
 // newPulled makes an empty cache that follows the log.
@@ -89,7 +89,7 @@ func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 // Learn reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
 // the start. When SQL does not answer, results of the cache say that they are incomplete.
 func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
-	// The common case, all are known, needs no more than a read lock.
+	// Usually all authors are known, and a read lock is enough.
 	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
 	for _, list := range lists {
@@ -255,7 +255,7 @@ func (p *Pulled) applyLogged(change PullChange, version uint64) {
 		p.wanted[change.Author] = struct{}{}
 	// The read from SQL had this change.
 	case version <= author.version:
-	// This node has applied it already: the posts stay as they are.
+	// This node has applied the change already: the posts stay as they are.
 	case early:
 		author.version = version
 		author.early--
@@ -283,7 +283,7 @@ func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]
-	// The log was faster, or the command's answer is given a second time.
+	// The log has brought the change already, or the command's answer is given a second time.
 	if _, known := p.early[version]; known || author != nil && version <= author.version {
 		return
 	}
@@ -306,8 +306,8 @@ func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	}
 }
 
-// sequence rises with every change, in whatever order this node learns of changes, and is greatest when it knows all of them.
-// early changes have versions above version, which are whole numbers: the version of the last change is therefore at least
+// sequence rises with every change, in whatever order this node learns of changes, and is greatest when the node knows all of
+// them. early changes have versions above version, which are whole numbers: the version of the last change is therefore at least
 // version + early. The sum is doubled, so that it can be one less while older posts still have to be read.
 func (a *pulledAuthor) sequence() uint64 {
 	sequence := 2 * (a.version + a.early)

@@ -43,13 +43,13 @@ func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []serv
 }
 
 // ReadWithAuthors is Read, with the authors of the posts among the people. Authors that are neither in the cache nor in the
-// posts' round trip need a second round trip; all that are still missing then are one query.
+// posts' round trip need a second round trip; all people who are still missing then are read in one query.
 func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, true)
 }
 
-// read is Read or, with authors, ReadWithAuthors. The authors of cached posts are known before the first round trip and share
-// it. Those of other posts are known only when these have been read.
+// read is Read or, with authors, ReadWithAuthors. The authors of cached posts are known before the first round trip and share it.
+// The authors of other posts are known only when the posts have been read.
 func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)
@@ -59,7 +59,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	if len(missingPosts)+len(missingUsers) == 0 {
 		return foundPosts, foundUsers, nil
 	}
-	// Redis before SQL: a post that many nodes miss is read from SQL once.
+	// Redis is read before SQL, so that a post that many nodes miss is read from SQL once.
 	missingPosts, missingUsers = r.readCopies(ctx, foundPosts, foundUsers, missingPosts, missingUsers)
 	if len(missingPosts) > 0 {
 		if err := r.posts.ReadFacts(ctx, missingPosts, foundPosts); err != nil {
@@ -78,7 +78,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 			return nil, nil, err
 		}
 	}
-	// Only values that Redis lacked are copied: the others came from there, or were in the cache.
+	// Only values that Redis lacked are copied: the others came from Redis, or were in the cache.
 	r.copy.add(missingPosts, missingUsers)
 	return foundPosts, foundUsers, nil
 }
@@ -123,8 +123,8 @@ func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[se
 	return unknown
 }
 
-// readCopies reads from Redis in one round trip, and returns what is missing there. An error of Redis means that all is
-// missing: SQL has it.
+// readCopies reads from Redis in one round trip, and returns what is missing there. After an error of Redis everything counts as
+// missing, and is read from SQL.
 func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
 	posts []services.PostID, users []services.UserID) (missingPosts []services.PostID, missingUsers []services.UserID) {
 	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)

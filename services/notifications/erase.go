@@ -16,12 +16,12 @@ var (
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
-	// Only causes that do not stand: a cause that the facts still support is left to the next pass.
+	// Only causes that do not stand are deleted: a cause that the facts still support is left to the next pass.
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
-	// A position that was shown stays a valid upTo after its row is deleted: gone keeps the greatest. The + keeps SQLite from
-	// choosing the index of positions, which would walk all causes of the recipient.
+	// A position that was shown stays a valid upTo after its row is deleted: the column gone keeps the greatest such position. The +
+	// keeps SQLite from choosing the index of positions, which would walk all causes of the recipient.
 	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
 		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
@@ -36,7 +36,7 @@ var Erase = []erase.Step{
 	{Name: "told", Run: eraseHostNotifications},
 	{Name: "causes", Run: eraseActor},
 	{Name: "toldAlone", Run: eraseSoleRecipientNotifications},
-	// From here on the user's own rows. The last argument is the primary key, by which a batch is picked.
+	// From here on the steps delete the user's own rows. The last argument is the primary key, by which a batch is picked.
 	erase.Rows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
 	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
 	erase.Rows("", "notification_state", "recipient", "recipient, category"),
@@ -47,7 +47,8 @@ var Erase = []erase.Step{
 var (
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
-	// h.recipients includes recipients whose job has not run. If it is above 1, only causes show whether another one is left.
+	// h.recipients includes recipients whose job has not run. If h.recipients is above 1, only causes show whether another recipient
+	// is left.
 	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
@@ -62,9 +63,9 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.A
 	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {
 		return erase.Done{}, err
 	}
-	// Without such a job every notification has all the recipients that it will ever have.
+	// Without a waiting job every notification has all the recipients that it will ever have.
 	until := services.MaxPostID
-	// Notifications that were made after the oldest such job may still get recipients.
+	// Notifications that were made after the oldest waiting job may still get recipients.
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
@@ -87,13 +88,13 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if recipient == at.User {
 		return erase.Done{After: int64(recipient), More: true}, nil // later steps remove the user's own rows
 	}
-	// From SQL, because a new category may have causes that this node's cache does not know.
+	// The categories are read from SQL, because a new category may have causes, and this node's cache may not know it.
 	hosts, err := definitions(ctx, tx.Runner)
 	if err != nil {
 		return erase.Done{}, err
 	}
 	all := slices.Concat(services.Categories, hostNames(hosts.All()))
-	// The facts are deleted: this lowers the causes that they supported, with the counts and groups.
+	// The facts are deleted: this call lowers the causes that they supported, with the counts and groups.
 	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
 	if err != nil {
 		return erase.Done{}, err
@@ -101,7 +102,7 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if _, err := tx.Run(ctx, keepErased, recipient, at.User); err != nil {
 		return erase.Done{}, err
 	}
-	// After keepErased, which reads the rows that are deleted now.
+	// This comes after keepErased, which reads the rows that are deleted here.
 	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)
 	if err == nil { // the recipient's badges change, so their counts are projected again
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))

@@ -47,8 +47,8 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	}
 }
 
-// A mark up to a shown position still works after the position's row was deleted, with an erased actor or a removed host
-// category, and other notifications have come. Positions in other users' lists are still refused.
+// A mark up to a shown position still works after the position's row was deleted, because the actor was erased or the host
+// category was removed, and other notifications have come. Positions in other users' lists are still refused.
 func TestAMarkReachesWhatIsGone(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {

@@ -75,7 +75,8 @@ type group struct {
 // often it is called. For example, a like counts while it and its post exist. A new cause gets the next position of its
 // recipient. A returning cause keeps its old position and group, so that it stays seen. A cause that is hidden from its recipient
 // gets a position and does not count: nothing reveals it until it is shown. The version of a counter rises by one if anything
-// visible in it changed. It returns the state of every (recipient, category) of the causes, changed or not, in sorted order.
+// visible in it changed. applyCauses returns the state of every (recipient, category) of the causes, changed or not, in sorted
+// order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
 	causes, moments := identified(causes)
@@ -87,7 +88,7 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	if err != nil {
 		return nil, err
 	}
-	// Read after the lock is taken, to see everything that its former holder did.
+	// The facts are read after the lock is taken, to see everything that the lock's former holder did.
 	supported, err := readSupported(ctx, tx, causes)
 	if err != nil {
 		return nil, err
@@ -137,8 +138,8 @@ type newCause struct {
 // used only for a new group, all of whose causes are among them.
 type groupChange struct {
 	first, top services.PostID
-	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is the number of that mark,
-	// if it can be undone; undoTo is the position up to which the category was read before it.
+	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is the number of that mark, if
+	// it can be undone; undoTo is the position up to which the category was read before that mark.
 	readTo, undoTo services.PostID
 	undo           uint64
 	// causes is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for top.
@@ -166,7 +167,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		moved[g].first = min(moved[g].first, place)
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}
-	// Stored causes that disagree with the facts: each row stays, with its position.
+	// These are the stored causes that disagree with the facts. Each row stays, with its position.
 	var lowered, restored sql.Rows
 	for c, h := range known {
 		is, holds := supported[c]
@@ -178,7 +179,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(c, h.bucket, h.place, 1)
 		}
 	}
-	// Causes that the facts support and that have no row.
+	// missing are the causes that the facts support and that have no row.
 	var missing []newCause
 	for c, is := range supported {
 		if _, had := known[c]; !had {
@@ -227,7 +228,8 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	return b.moveGroups(ctx, moved)
 }
 
-// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets one of that time.
+// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of
+// that time.
 func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
 	slices.SortFunc(missing, func(x, y newCause) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))

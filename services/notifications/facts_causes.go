@@ -18,7 +18,7 @@ type causeFacts struct {
 }
 
 const (
-	// The lists at the beginning of statements, under the name c that the conditions use.
+	// These are the lists at the beginning of statements. The conditions use them by the name c.
 	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
@@ -43,9 +43,9 @@ func hiddenFromRecipient(author string) string {
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
-// factsByCategory has the statements of each category of Tidings' own; a new category adds its two statements here. The lists are
-// MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads every
-// like of the post.
+// factsByCategory has the statements of each of Tidings' own categories; a new category adds its two statements here. The lists
+// are MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads
+// every like of the post.
 var factsByCategory = map[services.Category]causeFacts{
 	// A like has no ID, so its time is a column. Only a block by the recipient hides it: a like publishes nothing that its actor could hide.
 	services.CategoryLike: {
@@ -150,7 +150,7 @@ type support struct {
 }
 
 // readSupported returns the causes that the facts support now. It runs one statement for each category and form (one actor or every
-// actor) among them, and one for all host categories.
+// actor) among the causes, and one statement for all host categories.
 func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	var hosts sql.Rows

@@ -27,7 +27,8 @@ UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at
 FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
 WHERE notification_heads.recipient = c.recipient`)
 
-	// An upsert, as in lockHeads: a counter without a row gets one of version 0, so that every counter in the list can be raised.
+	// This is an upsert, as in lockHeads: a counter without a row gets a row of version 0, so that every counter in the list can be
+	// raised.
 	ensureStates = sql.NewStatement("read notification states", `
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
@@ -41,7 +42,8 @@ FROM {rows $1 recipient BIGINT, category TEXT, raised BIGINT, head BIGINT, seen 
 WHERE s.recipient = c.recipient AND s.category = c.category`)
 )
 
-// counter identifies one count of notifications: that of a recipient in one category. Counts are read and projected by counter.
+// counter identifies one count: the count of a recipient's notifications in one category. Counts are read and projected by
+// counter.
 type counter struct {
 	recipient services.UserID
 	category  services.Category
@@ -55,9 +57,9 @@ func (a counter) compare(b counter) int {
 type head struct {
 	place services.PostID // only rises: the next cause is after it
 	gen   uint64          // rises with each "mark unread" and each undo; lists return it, and marks send it back
-	// undo is the number of the last mark of everything. Groups that it changed have the number. 0: there was none.
+	// undo is the number of the last mark of everything. Groups that it changed have the number. It is 0 if there was none.
 	undo uint64
-	// undoAt is when that mark happened, in microseconds. 0: it cannot be undone, or was undone.
+	// undoAt is when that mark happened, in microseconds. It is 0 if the mark cannot be undone, or was undone.
 	undoAt  int64
 	changed bool // save writes the row
 }
@@ -79,8 +81,8 @@ type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and of the states that save returns.
 	order []counter
-	// heads has every recipient of order, and marks every counter of it. A counter that was not named, such as that of a category
-	// that is being removed, is not locked and is absent: no mark raises its version.
+	// heads has every recipient of order, and marks has every counter of order. A counter that was not named, such as the counter of
+	// a category that is being removed, is not locked and is absent: no mark raises its version.
 	heads map[services.UserID]*head
 	marks map[counter]*mark
 }
@@ -99,7 +101,8 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 		if i == 0 || b.order[i-1].recipient != key.recipient {
 			recipients = append(recipients, []any{i, key.recipient})
 		}
-		// i is the order of locking in both statements: that of b.order, so all transactions lock the rows in the same order.
+		// i is the order of locking in both statements. It is the order of b.order, so all transactions lock the rows in the same
+		// order.
 		counters = append(counters, []any{i, key.recipient, key.category})
 	}
 	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
@@ -149,6 +152,6 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 			}
 		}
 	}
-	// After the writes: the counts belong to the versions that were just raised.
+	// The states are read after the writes, so that the counts belong to the versions that were just raised.
 	return statesOf(ctx, b.tx, b.order)
 }

@@ -26,7 +26,7 @@ type listQuery struct {
 	user       services.UserID
 	categories []services.Category
 	only       filter
-	before     Position // only entries after it; the zero position: from the top
+	before     Position // only entries after this position; the zero position means from the top
 	limit      int      // 0: no entry, only the generation
 	each       bool     // limit applies to each category, not to all together
 	bare       bool     // without the actors; may contain a group whose last cause was undone meanwhile
@@ -62,9 +62,10 @@ ORDER BY g.at DESC, w.rank DESC, g.subject DESC LIMIT $5`
 
 // listBy has the statement of each filter.
 var listBy = map[filter]sql.Statement{
-	// The condition of notification_groups_listed. newest is 0 in a group without a standing cause: such a group is not shown.
+	// This is the condition of the index notification_groups_listed. newest is 0 in a group without a standing cause: such a group
+	// is not shown.
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
-	// The condition of notification_groups_listed_unread, which has the same order.
+	// This is the condition of the index notification_groups_listed_unread, which has the same order.
 	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
 	// The unseen groups are few and form a range of notification_groups_unread, so they are read there and sorted. The + rules
 	// out the index in list order, where the statement would pass every group that was seen and never read.
@@ -88,12 +89,13 @@ WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
 	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-	// Counts users and not causes: one user may have written many comments. Actor 0 is nobody.
+	// countActors counts users and not causes: one user may have written many comments. Actor 0 is nobody.
 	countActors = sql.NewStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
-	// The generation, and the greatest position of an unread group: a mark of the whole list reaches up to that position.
+	// headOf reads the generation, and the greatest position of an unread group: a mark of the whole list reaches up to that
+	// position.
 	headOf = sql.NewStatement("the generation and the last place of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
@@ -101,7 +103,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		FROM {rows $2 category TEXT} AS c) AS unread), 0)
 FROM notification_heads h WHERE h.recipient = $1`)
 
-	// Any position of a group finds it: the ID of a notification, or a position from upTo.
+	// Any position of a group finds the group: the ID of a notification, or a position from upTo.
 	groupAt = sql.NewStatement("notifications with their places", `
 SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
@@ -146,8 +148,8 @@ func (q listQuery) ranges(today int64) sql.Rows {
 }
 
 // readPage reads a page, ordered by the time of the events. It reads the generation first: a notification that is marked unread
-// afterwards has a later one. The same statement reads the greatest unread position: a mark that reaches up to the first row of
-// the list then covers every notification that had arrived.
+// afterwards has a later generation. The same statement reads the greatest unread position: a mark that reaches up to the first
+// row of the list then covers every notification that had arrived.
 func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err error) {
 	categories := make(sql.Rows, len(q.categories))
 	for i, category := range q.categories {
@@ -170,7 +172,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		most *= len(q.categories)
 	}
 	var groups []listed
-	// The number of groups that were read of each category.
+	// of counts the groups that were read of each category.
 	of := map[services.Category]int{}
 	// The statement reads one group more of each category than is returned, only to show that more follow.
 	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
@@ -196,7 +198,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
 	}
 	// The list is ordered by time, and positions by arrival: a notification of an older time may have arrived last. A mark of the
-	// first row reaches up to that position.
+	// first row reaches up to the last position that arrived.
 	if q.before.At.IsZero() && len(page.Notifications) > 0 {
 		for _, n := range page.Notifications {
 			if !n.Read {
@@ -225,7 +227,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
-		// Keyed by the ID of the group, which describe keeps. The positions of a group that describe omits stay absent.
+		// The key is the ID of the group, which describe keeps. The positions of a group that describe omits stay absent.
 		asked[l.first] = append(asked[l.first], place)
 		return err
 	})
@@ -287,7 +289,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 			stands[i], newest[i] = true, object
 		}
 		n := &list[i]
-		// The newest first, and each user once. Actor 0 stands for nobody and is left out.
+		// The sample has the newest actor first, and each user once. Actor 0 stands for nobody and is left out.
 		if actor != 0 && len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}

@@ -21,8 +21,8 @@ type readMark struct {
 	Shown      []services.PostID   // positions: each notification is read up to the given position
 	Categories []services.Category // if IDs and Shown are empty: these categories, up to UpTo
 	UpTo       services.PostID     // 0: everything
-	// Gen is the generation in which the reader saw the notifications: one that was marked unread in a later generation stays
-	// unread. services.AnyGen is the current one.
+	// Gen is the generation in which the reader saw the notifications: a notification that was marked unread in a later generation
+	// stays unread. services.AnyGen is the current one.
 	Gen uint64
 	All []services.Category // every category
 }
@@ -34,16 +34,16 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 // groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// readText marks as read the groups that meet a condition, that of an index. undo is the number of the mark, 0 for a mark that
-// cannot be undone; undo_to keeps the previous read_to. unread_gen leaves out groups that were marked unread after the reader saw
-// the list.
+// readText marks as read the groups that meet the condition of an index. undo is the number of the mark, 0 for a mark that cannot
+// be undone; undo_to keeps the previous read_to. unread_gen leaves out groups that were marked unread after the reader saw the
+// list.
 const readText = `
 UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
 RETURNING category`
 
 var (
-	// n.place finds a cause. The other columns are those of its group.
+	// n.place finds a cause. The other columns are of the cause's group.
 	groupsAt = sql.NewStatement("notifications by place", `
 SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
@@ -56,18 +56,19 @@ UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.plac
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
 RETURNING notification_groups.category`)
 
-	// A mark of everything takes two statements. This one marks the groups that are shown as unread; their versions rise.
+	// A mark of everything takes two statements. markUnreadRead marks the groups that are shown as unread; the versions of their
+	// categories rise.
 	markUnreadRead = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
 	// markUndoneRead marks the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again
 	// later counts as read.
 	markUndoneRead = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
-	// read_to 0: the whole group is unread, including causes that were read before.
+	// With read_to 0 the whole group is unread, including causes that were read before.
 	markGroupUnread = sql.NewStatement("mark a notification unread", `
 UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
 FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 
-	// Only the groups that mark $2 changed, and that no later mark of everything or "mark unread" changed.
+	// undoRead changes only groups that mark $2 changed, and that no later mark of everything or "mark unread" changed.
 	undoRead = sql.NewStatement("undo that all was read", `
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
@@ -102,9 +103,9 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 	return changed, err
 }
 
-// checkPlace returns the position up to which a mark reaches; for upTo 0 that is head.end. INVALID for a position beyond the
-// newest, since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Any position up
-// to the newest deleted one may have been in the list, so those are accepted without a check.
+// checkPlace returns the position up to which a mark reaches; for upTo 0 it is head.end. The error is INVALID for a position
+// beyond the newest, since such a mark would hide future notifications, and NOT_FOUND for a position that is not in this user's
+// list. Any position up to the newest deleted one may have been in the list, so it is accepted without a check.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
@@ -133,7 +134,7 @@ var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(ma
 	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
 // newestShown is the newest position that was ever shown to a user, and the newest shown position that was deleted. Unlike a
-// head's position, neither belongs to a hidden cause, so that an error does not reveal one.
+// head's position, neither belongs to a hidden cause, so that an error does not reveal a hidden cause.
 func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.PostID, err error) {
 	_, err = tx.One(ctx, newestOf, []any{user}, &newest, &gone)
 	return max(newest, gone), gone, err
@@ -143,7 +144,7 @@ func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest,
 type placed struct {
 	group
 	first services.PostID
-	// newest is 0 if none of its causes stands: the group is not shown.
+	// newest is 0 if none of the group's causes stands: the group is not shown.
 	newest services.PostID
 }
 
@@ -162,8 +163,8 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 }
 
 // raiseSeen marks some categories seen up to a position, 0 for everything. Marks only rise, and the version of a category rises
-// by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list. No group
-// is written: each category has one seen position.
+// by one if its mark rises. The error is INVALID for a position beyond the newest, and NOT_FOUND for a position that is not in
+// this user's list. No group is written: each category has one seen position.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
 	if len(categories) == 0 { // CategoryHost alone, and no host category is defined
 		return nil, nil
@@ -184,15 +185,15 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 	return b.save(ctx)
 }
 
-// markRead marks notifications read: either named ones, or all of some categories up to a position. A read notification no
-// longer counts, seen or not. Causes that joined it after the given position stay unread. NOT_FOUND if one is not in this
-// user's list; then nothing is marked.
+// markRead marks notifications read: either named ones, or all of some categories up to a position. A read notification no longer
+// counts, seen or not. Causes that joined it after the given position stay unread. If a named notification is not in this user's
+// list, the error is NOT_FOUND and nothing is marked.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMark) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, read.All)
 	if err != nil {
 		return nil, err
 	}
-	// A mark of categories: it cannot be undone.
+	// This is a mark of categories, which cannot be undone.
 	if len(read.IDs)+len(read.Shown) == 0 {
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
@@ -213,7 +214,8 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 	return b.save(ctx)
 }
 
-// named are the groups that a mark names, each with the position up to which it is read: the greatest, if a mark names one group twice.
+// named are the groups that a mark names, each with the position up to which it is read: the greatest position, if a mark names
+// one group twice.
 func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
 	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.Shown))
 	if err != nil {
@@ -229,11 +231,12 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, id := range read.IDs {
 		p, found := places[id]
-		// An ID is the first position of its group; the others are no IDs. Without a mark the category is being removed.
+		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.marks is being
+		// removed.
 		if !found || p.first != id || b.marks[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
-		// The whole notification: also the causes that joined it after it was shown.
+		// The whole notification is read, including the causes that joined it after it was shown.
 		add(p, h.end(b.tx, user))
 	}
 	for _, place := range read.Shown {
@@ -290,14 +293,14 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	return changed, err
 }
 
-// markAllRead marks everything up to a position read, in every category. It returns the time until which that can be undone; zero
-// if nothing was unread and no earlier mark can be undone. The changed groups have the mark's number, for an undo.
+// markAllRead marks everything up to a position read, in every category. It returns the time until which a mark can be undone, or
+// zero if nothing was unread and no earlier mark can be undone. The changed groups have the mark's number, for an undo.
 func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	// The next number, whether it is used or not: it is stored only if something changed.
+	// The mark gets the next number, which is stored only if something changed.
 	changed, err := b.readAll(ctx, user, h, readMark{Categories: all, UpTo: upTo, Gen: gen}, h.undo+1)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -325,8 +328,8 @@ func (h *head) covers(tx *sql.Tx) bool {
 	return h.undoAt == 0 || ago < 0 || ago > undoWithin
 }
 
-// undoAllRead makes unread again the notifications that the last "mark all read" marked, within 30 s. Those that were read
-// individually since stay read. CONFLICT if it is too late, or when there is nothing to undo.
+// undoAllRead makes unread again the notifications that the last "mark all read" marked, within 30 s. Notifications that were
+// read individually since stay read. The error is CONFLICT if it is too late, or if there is nothing to undo.
 func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
@@ -345,7 +348,8 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if ago > undoWithin {
 		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
-	// A new generation: a mark of a list that was read before the undo does not mark the notifications that are unread now.
+	// The undo begins a new generation: a mark of a list that was read before the undo does not mark the notifications that are
+	// unread now.
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
 	// Causes of the mark's time that are reported later are unread too.
 	for _, m := range b.marks {
@@ -357,8 +361,9 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return b.save(ctx)
 }
 
-// markUnread marks the notification with an ID unread, in a new generation. It counts again if it is after the seen position of
-// its category, which never goes back. NOT_FOUND if it is not in this user's list, or none of its causes stands.
+// markUnread marks the notification with an ID unread, in a new generation. The notification counts again if it is after the seen
+// position of its category, which never goes back. The error is NOT_FOUND if it is not in this user's list, or none of its causes
+// stands.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
@@ -372,7 +377,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	if !found || p.first != id || p.newest == 0 || b.marks[p.counter] == nil {
 		return nil, notYours("id", id)
 	}
-	// A new generation, as with an undo: a mark of an older list must not mark it read.
+	// The mark begins a new generation, as an undo does: a mark of an older list must not mark the notification read.
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
 	if _, err := b.change(ctx, user, markGroupUnread, user, list, int64(h.gen)); err != nil {

@@ -44,8 +44,8 @@ type span struct {
 }
 
 // spansOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when the first
-// range is full. It may be full because causes without a past time take consecutive positions, whatever the ranges, and more than
-// a thousand may have come in a millisecond.
+// range is full. The first range may be full because causes without a past time take consecutive positions, whatever the ranges,
+// and more than a thousand such causes may have come in a millisecond.
 func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) {
 	for i, sequence := range []int64{moment.Sequence(), lastSequence} {
 		first, last := rangeOf(moment, recipient, sequence)
@@ -57,7 +57,8 @@ func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) 
 // places has the last taken position of each range; a range without one is absent. next records the positions that it takes.
 type places map[span]services.PostID
 
-// pastPlaces reads the last taken positions in the ranges of causes of past times: one statement, under the lock of their recipients.
+// pastPlaces reads the last taken positions in the ranges of causes of past times, in one statement and under the locks of their
+// recipients.
 func (b *lockedCounters) pastPlaces(ctx context.Context, missing []newCause) (places, error) {
 	var spans []span
 	var asked sql.Rows

@@ -13,12 +13,12 @@ import (
 const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
-	// Makes the row, so that it can be locked: FOR UPDATE cannot lock a missing row, and one of two concurrent first preferences
-	// would be lost. Version 0 means that the user has set no preference.
+	// ensurePreferences makes the row, so that it can be locked: FOR UPDATE cannot lock a missing row, and one of two concurrent
+	// first preferences would be lost. Version 0 means that the user has set no preference.
 	ensurePreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
 
-	// Without a lock, for readers.
+	// selectPreferences takes no lock. It is for readers.
 	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesIn)
 
 	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesIn+` {for update}`)
@@ -38,7 +38,8 @@ type stored struct {
 // modeNames are the stored names of modes.
 var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUNT", services.CategoryDot: "DOT", services.CategoryOff: "OFF"}
 
-// preferences are a user's preferences of categories, by the name of each. A category without one counts and alerts by its definition.
+// preferences are a user's preferences of categories, by the name of each. A category without a preference counts and alerts by
+// its definition.
 type preferences struct {
 	version uint64
 	of      map[services.Category]Preference
@@ -144,7 +145,7 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 			one.Mode = modeNames[preference.Mode]
 		}
 		if preference.NoPush {
-			// false: true is the default and is left out.
+			// new(bool) is false: true is the default and is left out.
 			one.Push = new(bool)
 		}
 		if !preference.since.IsZero() {

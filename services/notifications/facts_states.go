@@ -60,14 +60,14 @@ SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recip
 ORDER BY recipient, category, bucket`
 
 var (
-	// The counters that a transaction has locked, by recipient and category.
+	// statesByCounter reads the counters that a transaction has locked, by recipient and category.
 	statesByCounter = sql.NewStatement("notification states", `
 WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
-	// All counters of users, including those of removed categories: shown leaves those out.
+	// statesByUser reads all counters of users, including counters of removed categories, which shown leaves out.
 	statesByUser = sql.NewUserStatement("notification states of a user", "notification states of users", `
 WITH counters AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE {user recipient}

@@ -20,7 +20,7 @@ SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 
 FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
 LEFT JOIN notification_categories c ON c.removed_at = 0 ORDER BY c.id`)
 
-	// Also reads a category that is being removed: its name is taken until its notifications are gone.
+	// definitionOf also reads a category that is being removed: its name is taken until its notifications are gone.
 	definitionOf = sql.NewStatement("a category of the host", `SELECT id, expiry, grouped, mode, removed_at FROM notification_categories WHERE name = $1`)
 
 	countDefinitions = sql.NewStatement("count the categories of the host", `SELECT count(*) FROM notification_categories WHERE removed_at = 0`)
@@ -36,7 +36,7 @@ UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated
 	// The update waits for every transaction that holds the row to notify in the category: see lockForNotify.
 	removeDefinition = sql.NewStatement("remove a category", `UPDATE notification_categories SET removed_at = $2, updated_at = $2 WHERE name = $1`)
 
-	// For operators, with the times, which nodes do not need.
+	// listDefinitions is for operators. It has the times, which nodes do not need.
 	listDefinitions = sql.NewStatement("list the categories of the host", `
 SELECT id, name, expiry, grouped, mode, created_at, updated_at FROM notification_categories WHERE removed_at = 0 ORDER BY id`)
 )
@@ -47,8 +47,8 @@ type Definition struct {
 	CreatedAt, UpdatedAt time.Time
 }
 
-// checkDefinition checks a definition. INVALID for a name or an expiry that is not allowed. Names of Tidings' own categories are
-// in capitals, so the two kinds of names never collide.
+// checkDefinition checks a definition. The error is INVALID for a name or an expiry that is not allowed. Names of Tidings' own
+// categories are in capitals, so the two kinds of names never collide.
 func checkDefinition(category services.HostCategory) error {
 	if err := services.CheckHostCategory("name", category.Name); err != nil {
 		return err
@@ -59,7 +59,7 @@ func checkDefinition(category services.HostCategory) error {
 	return nil
 }
 
-// definitions reads all definitions at one version: that of the changelog, by which nodes compare their definitions.
+// definitions reads all definitions at one version, the version of the changelog, by which nodes compare their definitions.
 func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
@@ -72,7 +72,7 @@ func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, e
 	})
 }
 
-// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond
+// define writes a definition, and reports whether it is new and whether anything changed. The error is CONFLICT beyond
 // services.MaxHostCategories, and while a category of that name is being removed. If anything changed, the caller appends an
 // entry to the changelog.
 func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (made, changed bool, err error) {
@@ -85,7 +85,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	switch category.ID = had.ID; {
 	case err != nil:
 		return false, false, err
-	// Its ID and rows are still there: a definition now would take them over.
+	// The removed category's ID and rows are still there: a definition now would take them over.
 	case removed != 0:
 		return false, false, services.Errorf(services.Conflict, "name: %s is being removed: its notifications are deleted first", services.Quote(string(category.Name)))
 	case found && had == category:
@@ -111,8 +111,8 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	return true, true, err
 }
 
-// DefineCategory is the command that defines a category of the host application, or gives a defined one other settings. CONFLICT beyond
-// services.MaxHostCategories, and while a category of that name is being removed.
+// DefineCategory is the command that defines a category of the host application, or gives a defined one other settings. The error
+// is CONFLICT beyond services.MaxHostCategories, and while a category of that name is being removed.
 func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command, error) {
 	if err := checkDefinition(category); err != nil {
 		return nil, err
@@ -129,13 +129,13 @@ func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command,
 		if err != nil {
 			return ids, err
 		}
-		// In the same transaction: the log's version is that of the definitions.
+		// The entry is in the same transaction, because the log's version is the version of the definitions.
 		return ids, changeDefinition(ctx, tx, category.Name)
 	}), nil
 }
 
 // RemoveCategory is the command that removes a category of the host application from all badges and lists at once. Its
-// notifications are deleted by jobs afterwards, and then its name is free. NOT_FOUND if there is none.
+// notifications are deleted by jobs afterwards, and then its name is free. The error is NOT_FOUND if there is no such category.
 func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) {
 	if err := services.CheckHostCategory("name", name); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		if _, err := tx.Run(ctx, removeDefinition, string(name), tx.Now); err != nil {
 			return nil, err
 		}
-		// In the same transaction: after a crash the job is there. Without it the name would be taken for ever.
+		// The job is queued in the same transaction, so that it exists after a crash. Without the job the name would be taken for ever.
 		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
 			return nil, err
 		}
@@ -165,7 +165,8 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}), nil
 }
 
-// redefine makes a command that changes definitions. This node sees the change before it answers; others read the changelog.
+// redefine makes a command that changes definitions. This node sees the change before it answers; the other nodes read the
+// changelog.
 func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
@@ -230,7 +231,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// An operator may define them otherwise from now on: the configuration does not undo that until the next start.
+	// An operator may define these categories differently from now on: the configuration does not undo that until the next start.
 	s.configured = nil
 	if changed {
 		return s.Memory.refresh(ctx)

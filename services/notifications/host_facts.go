@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// HostContent is the content of a host notification; for a group, that of the newest one. It is stored once, for all recipients.
+// HostContent is the content of a host notification; for a group, the content of the newest one. It is stored once, for all
+// recipients.
 type HostContent struct {
 	ID       services.PostID // of the host notification
 	Title    string
@@ -44,15 +45,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)
 
-	// Shared: notifications in one category do not wait for each other, and its removal waits for all.
+	// The lock is shared: notifications in one category do not wait for each other, and the category's removal waits for all.
 	lockDefinition = sql.NewStatement("lock a category to notify in", `
 SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {for share}`)
 
-	// 0 rows: it is withdrawn already, or there is none.
+	// The statement changes no row if the notification is withdrawn already, or does not exist.
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
-	// For the host application, which may also read a notification that it withdrew.
+	// This is for the host application, which may also read a notification that it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
@@ -68,7 +69,7 @@ SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+hiddenFrom
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 
-	// The last condition is that of the index by object. Without it the statement would walk all causes.
+	// The last condition is the condition of the index by object. Without it the statement would walk all causes.
 	hostNotificationRecipients = sql.NewStatement("recipients of a notification of the host", `
 SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
 )
@@ -111,7 +112,7 @@ func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []
 	if err != nil {
 		return err
 	}
-	// The address and data that the host attached, also for the contents that are left out.
+	// labels are the refs, addresses and data that the host attached, also for the contents that are left out.
 	labels, err := refs.Labels(ctx, db, objects)
 	for i := range list {
 		if content, ok := found[newest[i]]; ok && list[i].Category.IsHostCategory() {

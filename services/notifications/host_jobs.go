@@ -23,7 +23,8 @@ const hostChunkSize = 250
 
 // hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.
 //
-// It has no texts: they are stored once, in the notification's row. The job reads that row when it runs: it sees a withdrawal.
+// A chunk has no texts: they are stored once, in the notification's row. The job reads that row when it runs, so it sees a
+// withdrawal.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
@@ -58,8 +59,8 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 // purgeJob deletes the notifications of a removed category.
 func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
 
-// notifyChunk writes the rows of a chunk and projects their counts. A repetition writes nothing and projects the present counts.
-// A notification that was withdrawn before the job ran is not written at all.
+// notifyChunk writes the rows of a chunk and projects the counts of its users. A repetition writes nothing and projects the
+// present counts. A notification that was withdrawn before the job ran is not written at all.
 func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	var chunk hostChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -70,7 +71,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 		// Write may run the function again: the first run's states must not be projected after a withdrawal.
 		states = nil
 		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
-		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds them.
+		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds the rows.
 		stands, err := tx.One(ctx, lockForNotify, []any{chunk.Told}, &cause.Category, &cause.Subject, &cause.Actor)
 		if err != nil || !stands {
 			return err
@@ -121,7 +122,7 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 }
 
 var (
-	// The second condition is that of the index of the host application's states.
+	// The second condition is the condition of the index of the host application's states.
 	holdersOf = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
@@ -134,13 +135,14 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
 
-	// Two bounds, and not an equation: with an equation PostgreSQL walks the primary key, through all host notifications.
+	// The statement has two bounds and no equation: with an equation PostgreSQL walks the primary key, through all host
+	// notifications.
 	hostNotificationsIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
 	deleteHostNotifications = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
 
-	// No row: the purge has ended before, and the name may be defined anew.
+	// If there is no row, the purge has ended before, and the name may be defined anew.
 	removedID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 
 	deleteDefinition = sql.NewStatement("delete a removed category", `DELETE FROM notification_categories WHERE name = $1 AND removed_at > 0`)
@@ -186,8 +188,9 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// purgeUsers deletes a category's rows and fields of some users. It marks them before, because a job that is repeated after a
-// crash no longer finds them, and also after, because the change stream's writer may have learned of the removal only then.
+// purgeUsers deletes a category's rows and fields of some users. It marks the users before the deletion, because a job that is
+// repeated after a crash no longer finds them, and also after it, because the change stream's writer may have learned of the
+// removal only then.
 func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
@@ -249,7 +252,7 @@ func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error
 	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
 }
 
-// The condition actor > 0 is that of the index, which leaves out notifications without an actor.
+// The condition actor > 0 is the condition of the index, which leaves out notifications without an actor.
 var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
 // eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.

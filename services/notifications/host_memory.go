@@ -18,7 +18,7 @@ import (
 type Memory struct {
 	db  *sql.DB
 	log *changelog.Follower
-	// install tells the reader of documents the fields of the host categories. nil: nobody reads documents.
+	// install tells the reader of documents the fields of the host categories. It is nil if nobody reads documents.
 	install func(*services.HostCategories)
 	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.
 	current atomic.Pointer[services.HostCategories]
@@ -46,7 +46,7 @@ func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 	}
 }
 
-// Now returns the definitions that this node knows; nil before the first.
+// Now returns the definitions that this node knows; nil before the first definition.
 func (m *Memory) Now() *services.HostCategories {
 	if m == nil {
 		return nil
@@ -99,13 +99,13 @@ func (m *Memory) definitionsFor(ctx context.Context, categories []services.Categ
 	return m.Now(), nil
 }
 
-// all are the names of every category, those of the host application last. The caller must not change the list.
+// all are the names of all categories, the host application's categories last. The caller must not change the list.
 func (m *Memory) all() []services.Category {
 	hosts := m.Now().All()
 	if len(hosts) == 0 {
 		return services.Categories
 	}
-	// A clone: appending to the shared list could write into its array.
+	// The list is cloned, because appending to the shared list could write into its array.
 	return append(slices.Clone(services.Categories), hostNames(hosts)...)
 }
 

@@ -26,7 +26,7 @@ const (
 type HostNotification struct {
 	Category services.Category
 	To       []string        // the keys of 1 to 10,000 users; a user who is named twice gets it once
-	Actor    services.UserID // the user whose action it is, who is not notified; 0: nobody
+	Actor    services.UserID // the user who acted, and who is not notified; 0 means nobody
 	About    services.Object // a post or a show, or the zero value
 	Title    string
 	Body     string // "" for none
@@ -69,14 +69,14 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 	if !grouped || n.GroupKey == "" {
 		return id
 	}
-	// The category is part of it, because keys are unique within one category. 0 is no subject, so the least is 1.
+	// The category is part of the hash, because keys are unique within one category. 0 is no subject, so the least result is 1.
 	sum := sha256.Sum256([]byte(string(n.Category) + "\n" + n.GroupKey))
 	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxPostID)))
 }
 
 // Notify is the command of the host application that notifies users in one of its categories. Its result is the notification's
 // ID. Jobs write the recipients' rows, one chunk each: ten thousand of them in one transaction would hold up every other
-// notification of these users. NOT_FOUND if the category is not defined.
+// notification of these users. The error is NOT_FOUND if the category is not defined.
 func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	if err := told.check(); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	}, nil
 }
 
-// Withdraw is the command of the host application that takes a notification back from all of its recipients. It leaves their
-// lists and counts when the job has run. NOT_FOUND if there is none.
+// Withdraw is the command of the host application that takes a notification back from all of its recipients. The notification
+// leaves their lists and counts when the job has run. The error is NOT_FOUND if there is no such notification.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
@@ -137,7 +137,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 				}
 				return nil, err
 			}
-			// Withdrawn before: a repetition is a success without a job.
+			// The notification was withdrawn before: a repetition is a success without a job.
 			return ids, jobs.ErrUnchanged
 		},
 	}
@@ -160,7 +160,7 @@ func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found 
 	return t, found, err
 }
 
-// Told reads a host notification. NOT_FOUND if there is none.
+// Told reads a host notification. The error is NOT_FOUND if there is none.
 func (s *Service) Told(ctx context.Context, id services.PostID) (Told, error) {
 	t, found, err := told(ctx, s.db, id)
 	if err == nil && !found {

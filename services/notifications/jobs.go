@@ -159,7 +159,7 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 
 // notify applies causes. One transaction writes the facts into the recipients' rows, ends the claimed jobs, and leaves a job for
 // each recipient that projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the counts at
-// once, and ignores a failure of that, because the jobs repeat it.
+// once, and ignores a failure of this projection, because the jobs repeat it.
 func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause) error {
 	if len(claimed) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
 			return err
 		}
-		// In the same transaction: if a job lost its lease, this fails and nothing is written twice.
+		// The jobs end in the same transaction: if a job lost its lease, Finish fails and nothing is written twice.
 		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
@@ -218,6 +218,6 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 		}
 		after = last
 	}
-	// Once for all pages, and read anew: the states of each page are older by now.
+	// The counts are projected once for all pages, and read anew: the states of each page are older by now.
 	return s.projectCounts(ctx, recipient)
 }

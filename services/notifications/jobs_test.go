@@ -15,7 +15,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps together cause every kind of job of notifications, except those of host notifications.
+// steps together cause every kind of job of notifications, except jobs of host notifications.
 func steps() []fanouttest.Step {
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		w.Follow(users[0], users[1:]...)

@@ -69,7 +69,7 @@ func (p *reader) badges(facts bool) *services.Badges {
 	return badges
 }
 
-// explained are the number of items that explain the count of each category, and the number that a digest of all time has of it.
+// explained returns, for each category, the number of items that explain its count, and the number that a digest of all time has.
 func (p *reader) explained(badges *services.Badges) (items, arrived map[string]int) {
 	of := NewSource(p.Store, nil)
 	list, err := of.Explain(p.TB.Context(), source.Explained{User: p.me, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
@@ -134,8 +134,8 @@ func (p *reader) turnFollow() {
 	p.stands[c] = !p.stands[c] && !blocked
 }
 
-// turnBlock blocks a user, whose actions then no longer count, or unblocks them. Actions that still arrive during the block,
-// as those of concurrent requests do, count after it.
+// turnBlock blocks a user, whose actions then no longer count, or unblocks them. Actions that still arrive during the block, such
+// as actions of concurrent requests, count after the block.
 func (p *reader) turnBlock() {
 	actor := p.other()
 	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}

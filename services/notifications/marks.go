@@ -28,9 +28,9 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	}
 }
 
-// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count, and stay
-// unread. nil means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND
-// if it is of another user's list.
+// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count, and stay unread.
+// nil means all categories; upTo 0 means everything until now. The error is INVALID if the position is beyond the newest, and
+// NOT_FOUND if it is of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := s.checkCategories("categories", categories)
 	if err != nil {
@@ -56,8 +56,8 @@ type Reading struct {
 // maxMarked bounds the notifications that one mark names: a page of a list, many times over.
 const maxMarked = 500
 
-// MarkRead is the command that marks notifications read. INVALID if it names nothing, too much, or a position beyond the
-// newest; NOT_FOUND if an ID or the position is not of this user's list.
+// MarkRead is the command that marks notifications read. The error is INVALID if the mark names nothing, too much, or a position
+// beyond the newest, and NOT_FOUND if an ID or the position is not of this user's list.
 func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(read.Token)
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}), nil
 }
 
-// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list. It counts again
-// only if it is beyond the seen position: see markUnread.
+// MarkUnread is the command that marks a notification unread again. The error is NOT_FOUND if it is not of this user's list. The
+// notification counts again only if it is beyond the seen position: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.all(), id)
@@ -108,7 +108,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 		if until.IsZero() {
 			return states, nil, err
 		}
-		// Stored with the command: a repetition knows nothing else of the first answer.
+		// The time is stored with the command: a repetition knows nothing else of the first answer.
 		return states, []string{strconv.FormatInt(until.UnixMicro(), 10)}, err
 	}), nil
 }
@@ -125,7 +125,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// UndoAllRead is the command that undoes the last MarkAllRead. CONFLICT after 30 s, and if there is none to undo.
+// UndoAllRead is the command that undoes the last MarkAllRead. The error is CONFLICT after 30 s, and if there is nothing to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := undoAllRead(ctx, tx, user, s.Memory.all())

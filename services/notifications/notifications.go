@@ -139,11 +139,11 @@ type Query struct {
 	Categories []services.Category // nil: all; CategoryHost means all of the host application
 	UnreadOnly bool
 	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
-	Before     Position // only entries after it; the zero position: from the first
+	Before     Position // only entries after this position; the zero position means from the first
 	First      int
 }
 
-// Page reads a page of a user's notifications, the newest first. INVALID for an unknown category.
+// Page reads a page of a user's notifications, the newest first. The error is INVALID for an unknown category.
 func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (Page, error) {
 	categories, err := s.checkCategories("categories", query.Categories)
 	if err != nil {

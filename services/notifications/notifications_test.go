@@ -25,7 +25,7 @@ type node struct {
 	service *Service
 }
 
-// newNode makes the notifications of a world's node and of those made later. Agree compares their counts.
+// newNode makes the notifications of a world's node and of nodes made later. Agree compares their counts.
 func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
 
 // newNodeWith is newNode with the given number of causes of one actor in a transaction.

@@ -53,14 +53,14 @@ type PreferenceChange struct {
 	NoPush *bool
 }
 
-// usual is the mode in which a category counts for users without a preference: that of its definition.
+// usual is the mode in which a category counts for users without a preference: the mode of its definition.
 func (m *Memory) usual(category services.Category) services.CategoryMode {
-	host, _ := m.Now().Find(category) // the zero value is that of services.Categories
+	host, _ := m.Now().Find(category) // the zero value is right for services.Categories
 	return host.Mode
 }
 
-// Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host
-// application's. One of a category that was removed is kept and not listed.
+// Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host application's
+// categories. A preference of a category that was removed is kept and not listed.
 func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]CategoryPreference, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	if err != nil {
@@ -70,14 +70,15 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 	list := make([]CategoryPreference, len(all))
 	for i, category := range all {
 		list[i] = CategoryPreference{category, found.of[category]}
-		// The effective mode, so that a client need not know the definitions.
+		// Mode is the effective mode, so that a client need not know the definitions.
 		list[i].Mode = list[i].in(s.Memory.usual(category))
 	}
 	return list, nil
 }
 
-// SetPreference is the command that changes a user's preference of a category, on all devices at once. INVALID for a name that is
-// not a category's. If the preference is as requested, nothing changes. If AfterCommit fails, the job repeats the projection.
+// SetPreference is the command that changes a user's preference of a category, on all devices at once. The error is INVALID for a
+// name that is not a category's. If the preference is as requested, nothing changes. If AfterCommit fails, the job repeats the
+// projection.
 func (s *Service) SetPreference(user services.UserID, category services.Category, change PreferenceChange) (*jobs.Command, error) {
 	if !slices.Contains(s.Memory.all(), category) {
 		return nil, services.Errorf(services.Invalid, "category: %s is not a category of notifications: expected one of %v, or one of the host application",
@@ -105,7 +106,7 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			}
 			return nil, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
-		// Only the modes: the counts of the facts did not change.
+		// Only the modes are projected: the counts of the facts did not change.
 		AfterCommit: func(ctx context.Context) error { return s.projector.Project(ctx, user, s.modesRegisters) },
 	}, nil
 }

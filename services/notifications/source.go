@@ -119,7 +119,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
 		}
 		value, aged := expiry.unexpired(counts, today)
-		// Without anything to expire midnight changes nothing.
+		// If nothing can expire, midnight changes nothing.
 		if value > 0 {
 			v.ChangesAt(services.DayStart(today + 1))
 		}
@@ -129,12 +129,12 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 		}
 		*older, count.Value = aged, value
 		shown.Newest = max(shown.Newest, counts.Newest)
-		// A sum of versions that only rise rises with any of them.
+		// The versions only rise, so their sum rises with any of them.
 		shown.Version += counts.Version
 	}
 }
 
-// Explain lists the unseen notifications of each category that counts. Each says which call clears it.
+// Explain lists the unseen notifications of each category that counts. Each explanation says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {

@@ -67,8 +67,8 @@ type Cause struct {
 	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
-	// Moment is an ID of the time at which the cause happened, if it was reported later. 0: the cause gets its position when it
-	// is applied. Moment is not part of the cause's key.
+	// Moment is an ID of the time at which the cause happened, if it was reported later. If Moment is 0, the cause gets its position
+	// when it is applied. Moment is not part of the cause's key.
 	Moment services.PostID `json:",omitempty"`
 }
 
@@ -157,7 +157,7 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		case category == services.CategoryHost:
 			checked = append(checked, hostNames(hosts.All())...)
 			continue
-		// Also for a category that another node has just defined, until the changelog brings it to this node.
+		// This is also the error for a category that another node has just defined, until the changelog brings it to this node.
 		case category.IsHostCategory() && !defined:
 			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
 		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):
@@ -165,6 +165,6 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		}
 		checked = append(checked, category)
 	}
-	// Sorted for the locks and the ranges of a list. CategoryHost together with one of its names gives duplicates.
+	// The result is sorted for the locks and the ranges of a list. CategoryHost together with one of its names gives duplicates.
 	return slices.Compact(slices.Sorted(slices.Values(checked))), nil
 }

@@ -14,11 +14,11 @@ type Change struct {
 	Badges *services.Badges
 }
 
-// Watch opens a channel with the first page of a user's list: the present one, and then each change. A slow consumer gets
-// only the latest. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
-// the badges say that it changed. The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel with the first page of a user's list: the present one, and then each change. A slow consumer gets only
+// the latest. badges are the user's badges from the hub; Watch waits for the first of them. The list is read again only when the
+// badges say that it changed. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
-	// Without a buffer: Derive replaces a state that nobody has received yet, and could not replace one in a buffer.
+	// The channel has no buffer: Derive replaces a state that nobody has received yet, and could not replace a state in a buffer.
 	changes := make(chan Change)
 	var last Change
 	// Only the goroutine below calls look.
@@ -30,7 +30,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, 
 				return next, err
 			}
 		}
-		// Only after the page was read: with an error the same badges cause another try.
+		// last is set only after the page was read: after an error the same badges cause another try.
 		last = next
 		return next, nil
 	}

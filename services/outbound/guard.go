@@ -14,7 +14,7 @@ import (
 )
 
 // special are the networks whose addresses are not public: they lead to this machine, to its neighbours, or through a gateway
-// into IPv4. In IPv6 only 2000::/3 is public, so the list has only parts of it: Teredo, documentation and 6to4.
+// into IPv4. In IPv6 only 2000::/3 is public, so the list has only parts of 2000::/3: Teredo, documentation and 6to4.
 var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
@@ -99,8 +99,8 @@ func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 	return at, nil
 }
 
-// dialer connects to allowed addresses alone. The check is made of the address that is dialled, after the name was resolved, so
-// that a name that resolves to another address the second time does not get past it.
+// dialer connects to allowed addresses alone. The address that is dialled is checked, after the name was resolved, so that a name
+// that resolves to another address the second time does not get past the check.
 func (g Guard) dialer(scheme string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

@@ -29,7 +29,7 @@ import (
 const (
 	// A longer answer is not read: it costs a connection, not memory.
 	mostRead   = 16 << 10    // bytes of an answer
-	longestAsk = time.Hour   // that a receiver may ask for by Retry-After
+	longestAsk = time.Hour   // the longest wait that a receiver may ask for by Retry-After
 	longError  = 200         // characters
 	idleFor    = time.Minute // of a connection
 	// The first pause is so short that a receiver's restart causes hardly any delay.

@@ -34,7 +34,7 @@ var (
 			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
 		WHERE number = $1 RETURNING updated_at`)
 
-	// Pages by ID and no index of seen_at: the walks read nearly all users, and seen_at changes at each visit.
+	// These walks go by ID, and seen_at has no index: they read nearly all users, and seen_at changes at each visit.
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
@@ -50,8 +50,8 @@ var (
 )
 
 // Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of the
-// keys. It does not check the keys: see services.CheckUserKey. CONFLICT if a key's user is being erased: the next user of that
-// key gets another ID, once the erasure is done.
+// keys. It does not check the keys: see services.CheckUserKey. The error is CONFLICT if a key's user is being erased: the next
+// user of that key gets another ID, once the erasure is done.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
@@ -74,13 +74,13 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, nil, err
 	}
-	// The former holder of the lock may have added some of them meanwhile.
+	// The former holder of the lock may have added some of the users meanwhile.
 	if numbers, err = IDs(ctx, tx.Runner, keys); err != nil {
 		return nil, nil, err
 	}
 	fresh, missing := lacking(keys, numbers)
 	if missing {
-		// Read under the lock: an erasure that began before is seen, and one that begins now finds no row of these keys.
+		// The keys are read under the lock: an erasure that began before is seen, and one that begins now finds no row of these keys.
 		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
@@ -90,8 +90,8 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
-// Recipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are
-// being erased, so that the others get it. CONFLICT if nobody is left.
+// Recipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are being
+// erased, so that the other recipients are reached. The error is CONFLICT if nobody is left.
 func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err != nil {
@@ -141,7 +141,8 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 }
 
 // SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. It returns the time of
-// the change, later than that of any change before, which is the version of the profile's copies. NOT_FOUND for an unknown user ID.
+// the change, later than the time of any earlier change, which is the version of the profile's copies. The error is NOT_FOUND for
+// an unknown user ID.
 func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, avatarURL *string) (time.Time, error) {
 	var changedAt int64
 	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
@@ -170,8 +171,8 @@ func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error 
 // visitGap separates two visits: a user who is seen again within it is still on the same visit.
 const visitGap = 30 * time.Minute
 
-// VisitedBefore is when a user was recorded as seen before their present visit; the zero time on their first. Users are
-// recorded once a day, so that it is some time on the day of their last visit.
+// VisitedBefore is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
+// are recorded once a day, so the result is some time on the day of their last visit.
 func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
 	var at int64
 	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
@@ -180,7 +181,7 @@ func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.T
 	return sql.FromMicros(at), nil
 }
 
-// IDs returns the IDs of users by key. A key that was never mentioned is absent, and so is that of a user who is being erased.
+// IDs returns the IDs of users by key. A key that was never mentioned is absent, and so is the key of a user who is being erased.
 func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.UserID, error) {
 	numbers := make(map[string]services.UserID, len(keys))
 	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
@@ -193,7 +194,7 @@ func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.
 	return numbers, err
 }
 
-// ByID reads users by ID. An unknown ID is absent; so is that of a user who is being erased, whose content then has no author.
+// ByID reads users by ID. An unknown ID is absent; so is the ID of a user who is being erased, whose content then has no author.
 func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	users := make(map[services.UserID]services.User, len(numbers))
 	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
@@ -207,7 +208,7 @@ func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[ser
 	return users, err
 }
 
-// ActiveUsers lists users in order of ID, those greater than after, at most limit: only those last seen at since or later.
+// ActiveUsers lists the users who were last seen at since or later, in order of ID: at most limit users with IDs above after.
 func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
 }

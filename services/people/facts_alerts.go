@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The end of a mute raises a follower's counts, and so does a mode in which more counts. Items from before that do not alert the
-// user, who did not want to be alerted when they came.
+// The end of a mute raises a follower's counts, and so does a mode in which more counts. Items from before such a change do not
+// alert the user, who did not want to be alerted when they came.
 var (
 	setAlertsFrom = sql.NewStatement("alert of later items only", `UPDATE users SET alerts_from = $2 WHERE number = $1`)
 

@@ -15,25 +15,26 @@ var (
 
 	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 
-	// The count stops at a limit, so that a user who follows thousands costs no more than that.
+	// The count stops at a limit, which bounds its cost for a user who follows thousands.
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
-	// f.shown: a muted or hidden follow has no edge, in every statement that feeds are made from.
+	// Every statement that feeds are made from has the condition f.shown: a muted or hidden follow has no edge.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
 	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
 
 	edgesFrom = sql.NewStatement("follows by one user", `SELECT f.followee, `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND {in f.followee $2 BIGINT} AND f.shown`)
 
-	// The index by followee has the order of the page. The join is for the visits: fan-outs skip users who were not seen for long.
+	// The index by followee has the order of the page. The join reads the last visits: fan-outs skip users who were not seen for
+	// a long time.
 	followersOf = sql.NewStatement("followers", `SELECT f.follower, `+FollowColumns+`
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
 )
 
-// InsertFollow adds a follow. It returns false for a follow that exists, which stays as it is, and when either user blocks the
+// InsertFollow adds a follow. It changes nothing and returns false if the follow exists already, or if either user blocks the
 // other.
 func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.Edge) (created bool, err error) {
 	inserted, err := ImportFollows(ctx, tx, []services.Edge{edge})
@@ -45,8 +46,8 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-// DeleteFollow ends a follow and its mode; false when there was none. The end of a follow of a host is recorded: see
-// NoteUnfollow. A new follow begins in mode FollowAll again.
+// DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records the end of a follow of a host:
+// see NoteUnfollow. A new follow begins in mode FollowAll again.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
@@ -58,7 +59,8 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 	return true, NoteUnfollow(ctx, tx, follower, followee)
 }
 
-// CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among all of them.
+// CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among the followees,
+// also when there are more than limit.
 func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, limit int) (count int, follows bool, err error) {
 	_, err = tx.One(ctx, countFollowees, []any{follower, limit, followee}, &count, &follows)
 	return count, follows, err
@@ -80,7 +82,7 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 	return tx.Insert(ctx, insertFollows, all)
 }
 
-// Edge reports whether one user follows another and sees their posts, and since which post they count. It is Edges for one
+// Edge returns the follow by which one user follows another and sees the other's posts, if there is one. It is Edges for one
 // follower.
 func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
 	edge = services.Edge{Follower: follower, Followee: followee}
@@ -115,8 +117,8 @@ func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followe
 	return edges, err
 }
 
-// Followers lists the followers who see a user's posts, in order of user ID, those greater than after, at most limit: only
-// those last seen at activeSince or later. The zero time asks for all.
+// Followers lists the followers who see a user's posts and were last seen at activeSince or later, in order of user ID: at most
+// limit followers with IDs greater than after. If activeSince is zero, the last visit does not matter.
 func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {

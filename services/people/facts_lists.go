@@ -8,18 +8,18 @@ import (
 	"tidings/services/sql"
 )
 
-// Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
+// Lists of users are read like lists of posts: one range of an index for each user, down to a bound. A user who hides from the
 // viewer or blocks them has no row: to the viewer, their lists are empty.
 
 // listOfFollows makes the statement that reads pages of the users at one end of follows. of is the column of the list's owner,
-// and listed that of the users in it. Users who have a block with the viewer, or hide from them, are left out, except in the
-// viewer's own lists: these have every user with Relation.Followed or Relation.Follows.
+// and listed is the column of the users in the list. Users who have a block with the viewer, or hide from them, are left out,
+// except in the viewer's own lists: these have every user with Relation.Followed or Relation.Follows.
 //
-// ranges finds for each page the position down to which it reads: that of the last user on a full page, or, if too many users are
-// left out, the last one that the page may look at (sql.MostHidden). So a page is bounded work. It may be short, and still has a
-// bound from which the next page continues.
+// ranges finds the lowest position that each page reads: the position of the last user on a full page, or, if too many users are
+// left out, of the last user that the page may look at (sql.MostHidden). So the work for a page is bounded. A page may be short,
+// and still has a bound from which the next page continues.
 func listOfFollows(name, of, listed string) sql.Statement {
-	// The range of the index of one page.
+	// standing selects the range of the index for one page.
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
 	shown := func(user string) string { return "(c.owner = $3 OR NOT " + ApartFrom(user, "$3") + ")" }
 	return sql.NewStatement(name, fmt.Sprintf(`

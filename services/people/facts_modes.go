@@ -10,7 +10,7 @@ import (
 // A follow in another mode than FollowAll has a row in follow_modes, and a since after every post. So feeds and fan-outs read
 // since alone, and no mode.
 const (
-	// FollowColumns are the columns of a follow f that an Edge is made of: since, and what WithMode takes.
+	// FollowColumns are the columns of a follow f that an Edge is made of: since, and the value held that WithMode takes.
 	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
 		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 0) END`
 
@@ -21,9 +21,9 @@ const (
 	noPosts = `9223372036854775807` // services.MaxPostID
 )
 
-// WithMode returns an edge, whose Since is read, with its mode and the time of the follow. held is the second of FollowColumns: 0
-// in mode FollowAll, else Followed, negative in mode FollowNone. Two facts share one column, so that each of the many statements
-// that read edges has two columns and no join.
+// WithMode returns an edge, whose Since is set, with its mode and the time of the follow. held is the second of FollowColumns: 0
+// in mode FollowAll, -Followed in mode FollowNone, Followed in mode FollowLiveOnly. Two facts share one column, so that each of
+// the many statements that read edges has two columns and no join.
 func WithMode(edge services.Edge, held int64) services.Edge {
 	switch {
 	case held == 0:
@@ -89,14 +89,14 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	return true, true, err
 }
 
-// FollowsInMode lists the users that a user follows in another mode than FollowAll, by their IDs, the greatest first: those below
-// one ID, at most limit.
+// FollowsInMode lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit users
+// with IDs below before.
 func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)
 }
 
-// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare it with what is shown, because all other
-// statements read modes by FollowColumns.
+// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are
+// shown, which all other statements read by FollowColumns.
 func ModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
 	modes := map[services.UserID]services.FollowMode{}
 	err := s.Each(ctx, modesOf, []any{follower}, func(scan func(...any) error) error {

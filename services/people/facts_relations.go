@@ -9,7 +9,7 @@ import (
 )
 
 // Each part of the union walks an index by the viewer. The number in the second column says what the row means: 0 to 4 are the
-// fields of a Relation in the order below, and 4 with a mode added is that mode.
+// fields of a Relation in the order below, and a greater number is 4 plus the mode of the follow.
 var relationsOf = sql.NewStatement("relations of a user", `
 SELECT followee, 0 FROM follows WHERE follower = $1 AND {in followee $2 BIGINT}
 UNION ALL SELECT follower, 1 FROM follows WHERE followee = $1 AND {in follower $2 BIGINT}

@@ -9,16 +9,16 @@ import (
 	"tidings/services/sql"
 )
 
-// The lock for a follow, and for the restrictions between its two users, is the follower's row in users. A follow takes a
-// shared lock, so that follows run concurrently; a mute, block or hide takes an exclusive one. So the column shown is right,
-// whichever commits first.
+// The lock for a follow, and for the restrictions between its two users, is the follower's row in users. A follow takes a shared
+// lock, so that follows run concurrently; a mute, block or hide takes an exclusive one. So the column shown is right, whichever
+// transaction commits first.
 var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
-	// FOR KEY SHARE: lockUsers waits for it, and the updates of the row by visits and profiles do not.
+	// The lock is FOR KEY SHARE: lockUsers waits for it, but visits and profiles update the row without waiting.
 	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
-	// One row for every block, mute and hide that concerns a follow.
+	// The result has one row for every block, mute and hide that concerns a follow.
 	restrictionsBetween = sql.NewStatement("restrictions between users", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 follower BIGINT, followee BIGINT} AS named)
 SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.follower AND blocked = c.followee
@@ -42,12 +42,12 @@ WHERE follower = $1 AND followee = $2`)
 )
 
 // restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere. Restrictions are listed by
-// made, an ID that is unique among those of their owner.
+// made, an ID that is unique among the restrictions of their owner.
 type restrictionTable struct {
 	insert, delete, count, list sql.Statement
 }
 
-// newRestrictionTable makes the statements. until is the column with the end, or 0 for a kind that has none.
+// newRestrictionTable makes the statements. until is the column with the end, or 0 for a kind without an end.
 func newRestrictionTable(table, owner, other, until string) restrictionTable {
 	return restrictionTable{
 		insert: sql.NewStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
@@ -70,7 +70,7 @@ type pair struct{ follower, followee services.UserID }
 
 // followRestrictions are the restrictions that apply to a follow.
 type followRestrictions struct {
-	blocked bool // one of the two blocks the other
+	blocked bool // one of the two users blocks the other
 	unshown bool // the follower mutes, or the followee hides
 }
 
@@ -130,8 +130,8 @@ type Restricted struct {
 	Ended   []services.Edge // the follows that a block ended
 }
 
-// Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
-// time for none. A block ends the follows between the two; a mute or hide only clears the column shown of the follow.
+// Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end; the zero
+// time means no end. A block ends the follows between the two; a mute or hide only clears the column shown of the follow.
 func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
@@ -162,8 +162,8 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 	return put, err
 }
 
-// Unrestrict removes a restriction of one user against another, under LockRestrictions; false when there was none of that kind.
-// The end of a mute or hide lets older posts count again, but not alert.
+// Unrestrict removes a restriction of one user against another, under LockRestrictions, and returns false when there was none of
+// that kind. After the end of a mute or hide older posts count again, but do not alert.
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
@@ -185,7 +185,7 @@ func show(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) er
 	return err
 }
 
-// MuteUntil is when a mute ends, the zero time for one without an end. found is false when there is no mute.
+// MuteUntil returns the time when a mute ends, or the zero time for a mute without an end. found is false when there is no mute.
 func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (until time.Time, found bool, err error) {
 	var us int64
 	if found, err = tx.One(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
@@ -203,7 +203,7 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 			return err
 		}
 		until, found, err := MuteUntil(ctx, tx, muter, muted)
-		if err == nil && found && !until.IsZero() && !until.After(at) { // it may have changed before the lock was taken
+		if err == nil && found && !until.IsZero() && !until.After(at) { // the mute may have changed before the lock was taken
 			_, err = Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
 		}
 		if err != nil {
@@ -219,7 +219,8 @@ func CountRestrictions(ctx context.Context, tx *sql.Tx, kind services.Restrictio
 	return count, err
 }
 
-// Blocked reports whether one of two users blocks the other, and whether the first blocks: only then may the first learn of it.
+// Blocked reports whether one of two users blocks the other, and whether the first blocks the second: only then may the first
+// user learn of the block.
 func Blocked(ctx context.Context, r sql.Reader, first, second services.UserID) (blocked, byFirst bool, err error) {
 	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
 		var blocker services.UserID
@@ -243,7 +244,7 @@ func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users 
 	return sql.Column[services.UserID](ctx, tx, blockersOf, blocked, users)
 }
 
-// Restrictions lists a user's restrictions of a kind, the newest first: those made before one, at most limit.
+// Restrictions lists a user's restrictions of a kind, the newest first: at most limit, with a value of made below before.
 func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
 	var list []services.Restriction
 	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {

@@ -254,7 +254,7 @@ func TestActiveUsers(t *testing.T) {
 	})
 }
 
-// The visit before is the one before the present visit, however often the present visit is recorded.
+// The previous visit stays the same, however often the present visit is recorded.
 func TestVisitedBefore(t *testing.T) {
 	each(t, func(b *bundle) {
 		user := b.users("alice")[0]

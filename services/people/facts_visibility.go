@@ -31,7 +31,8 @@ func HidFrom(author, viewer, id string) string {
 		") OR " + isBeingErased(author) + ")"
 }
 
-// isBeingErased is the condition that a user is being erased. It counts because PostgreSQL would read the whole index for EXISTS.
+// isBeingErased is the condition that a user is being erased. It counts rows, because with EXISTS PostgreSQL would read the whole
+// index.
 func isBeingErased(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
@@ -74,8 +75,8 @@ func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors [
 }
 
 // Own returns the error of a command that only the author of some content may give. err is the error of reading the content.
-// argument and name are the argument and the ID by which the actor named it, and kind is the word for it in the text. NOT_FOUND
-// as in Visible, FORBIDDEN for another author's content.
+// argument and name are the argument and the ID by which the actor named the content, and kind is the word for the content in the
+// text. The error is NOT_FOUND as in Visible, and FORBIDDEN for another author's content.
 func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
 	if err = Visible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
@@ -83,7 +84,7 @@ func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err err
 	return err
 }
 
-// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// Visible returns the error of reading an author's content for a viewer: hidden content gets the same error as content that never
 // existed. err is the error of the read; if it is NOT_FOUND, the result has the same text as for hidden content.
 func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound

@@ -89,7 +89,8 @@ func (m *Memory) Number(ctx context.Context, key string) (number services.UserID
 	return number, ok, err
 }
 
-// Numbers finds the IDs of users by key, those that are not cached in one query. Keys that were never mentioned are absent.
+// Numbers finds the IDs of users by key. It reads the IDs that are not cached by one query. Keys that were never mentioned are
+// absent.
 func (m *Memory) Numbers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	found, missing := m.numbers.GetAll(keys)
 	if len(missing) == 0 {

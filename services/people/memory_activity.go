@@ -18,8 +18,8 @@ type ActivityFacts interface {
 	ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error)
 }
 
-// Activity is this node's cache of the activity thresholds. It is safe for concurrent use. Until the first node of an
-// installation has set them there are none.
+// Activity is this node's cache of the activity thresholds. It is safe for concurrent use. There are no thresholds until the
+// first node of an installation has set them.
 type Activity struct {
 	facts      ActivityFacts
 	log        *changelog.Follower

@@ -1,4 +1,4 @@
-// Package positions holds how far each user has looked in each view: the home feed, the live board, the views of the
+// Package positions records how far each user has looked in each view: the home feed, the live board, the views of the
 // application.
 //
 // A position never moves backward: reports of it may be late, repeated and in any order. So a position can be projected
@@ -46,7 +46,7 @@ func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user serv
 	return P(raised), err
 }
 
-// Of returns a user's position in a view; 0 when they never looked.
+// Of returns a user's position in a view, 0 when the user never looked at it.
 func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.PostID, error) {
 	var position services.PostID
 	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)

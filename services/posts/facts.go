@@ -12,12 +12,12 @@ import (
 // postColumns are the columns that scanPost reads, in its order.
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
 
-// feedPost selects the posts that home feeds list and count. Every statement about those posts contains it, and the index
-// posts_by_author has no others: without the same condition in its text a statement would not use the index.
+// feedPost selects the posts that home feeds list and count. Every statement about these posts contains the condition, and so
+// does the index posts_by_author: a statement without the condition in its text would not use the index.
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
-	// 0 rows: the ID is taken, see Insert.
+	// It inserts 0 rows if the ID is taken: see Insert.
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
@@ -33,7 +33,7 @@ var (
 		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
-	// FOR SHARE: likes of one post do not wait for each other, and a deletion waits for all of them.
+	// The lock is FOR SHARE: likes of one post do not wait for each other, and a deletion waits for all of them.
 	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
@@ -45,10 +45,10 @@ var (
 
 	newestOfMillisecond = sql.NewestOfMillisecond("posts")
 
-	// One step at the end of the primary key.
+	// It reads one entry at the end of the primary key.
 	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
-	// Without pulled posts: no inbox has those.
+	// It leaves out pulled posts, because no inbox has them.
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 
@@ -58,13 +58,13 @@ var (
 
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 
-	// listed is NULL in mentions from before the column.
+	// listed is NULL in mentions that are older than the column.
 	listedMentions = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
 )
 
-// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post of
-// another node has the id: make a new id. A post is pulled if its author is huge now, see services.AuthorMode. post.Pull is
-// stored, so that a later change of the author's mode moves no post.
+// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. The error is CONFLICT if a
+// post of another node has the ID: then the caller makes a new ID. A post is pulled if its author is huge now, see
+// services.AuthorMode. post.Pull is stored, so that a later change of the author's mode moves no post.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {
@@ -84,10 +84,10 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	return err
 }
 
-// NewID makes an ID that is greater than those of all posts, whatever the clocks say. A post with a lesser ID would be older than
-// posts that users have seen already, and would not count. Two nodes may still commit in the other order; feeds look back some
-// seconds for that. A past event, see sql.Tx.Date, is placed among the posts of its time: for readers who have seen a later post
-// it is seen too.
+// NewID makes an ID that is greater than the IDs of all posts, whatever the clocks say. A post with a lesser ID would be older
+// than posts that users have seen already, and would not count. Two nodes may still commit in the opposite order, so feeds look
+// back some seconds. A post of a past event (see sql.Tx.Date) is placed among the posts of its time: it counts as seen for
+// readers who have seen a later post.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.Dated() != 0 {
 		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
@@ -96,7 +96,7 @@ func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.Pos
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
 		return 0, err
 	}
-	// This node's clock may be behind that of another.
+	// This node's clock may be behind another node's clock.
 	ids.Observe(greatest)
 	return tx.NewID(ids), nil
 }
@@ -107,8 +107,8 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 	return newest, err
 }
 
-// Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before; NOT_FOUND
-// if there never was one. Its likes and mentions stay in SQL, as those of a deleted post.
+// Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when the post was deleted before. The
+// error is NOT_FOUND if the post never existed. The likes and mentions of the post stay in SQL.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
 	changed, err := tx.Run(ctx, deletePost, id, tx.HappenedAt())
 	if err != nil {
@@ -120,14 +120,14 @@ func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.
 	return post, changed > 0, err
 }
 
-// Lock reads a post and locks it until this transaction ends, against edits, deletions and Hold. It may be deleted: see Deleted.
-// NOT_FOUND if there never was one.
+// Lock reads a post and locks it until this transaction ends, against edits, deletions and Hold. The post may be deleted: see
+// Deleted. The error is NOT_FOUND if the post never existed.
 func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, editedPost, id)
 }
 
-// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. The mentions are
-// those of InsertMentions. The caller holds Lock.
+// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. mentioned and
+// listed are as for InsertMentions. The caller holds Lock.
 func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned, listed []services.UserID) (services.Post, error) {
 	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
 		return services.Post{}, err
@@ -141,22 +141,22 @@ func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, ment
 	return read(ctx, tx, postByID, id)
 }
 
-// Hold reads a post and keeps others from deleting it until this transaction ends. It may be deleted already: see
-// Deleted. NOT_FOUND if there never was one.
+// Hold reads a post and keeps others from deleting it until this transaction ends. The post may be deleted already: see Deleted.
+// The error is NOT_FOUND if the post never existed.
 func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, lockPost, id)
 }
 
 // CanHaveShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
-// position in the reader's feed. The post may have been deleted since, and its author may hide from the reader or block them
-// since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
+// position in the reader's feed. The post may have been deleted since, and its author may have hidden from the reader or blocked
+// them since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
 // never existed.
 func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (bool, error) {
 	var one int
 	return r.One(ctx, canHaveShown, []any{reader, id}, &one)
 }
 
-// read reads one post by a statement with postColumns. NOT_FOUND if there is none.
+// read reads one post by a statement with postColumns. The error is NOT_FOUND if there is no such post.
 func read(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (post services.Post, err error) {
 	found := false
 	err = tx.Each(ctx, st, []any{id}, func(scan func(...any) error) error {
@@ -198,8 +198,8 @@ func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int
 	return sql.Column[services.PostID](ctx, db, authorPosts, author, limit)
 }
 
-// Visible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends.
-// NOT_FOUND if there is none, when it is hidden from the viewer, and when it is deleted.
+// Visible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends. The
+// error is NOT_FOUND if there is no such post, or if the post is deleted or hidden from the viewer.
 func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := Hold(ctx, tx, id)
 	name := services.GlobalID(services.PostType, id.String())
@@ -209,13 +209,14 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument s
 	return post, err
 }
 
-// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND if there is no such
-// post or it is hidden from the actor; FORBIDDEN for another author's post.
+// Own returns the error of an action on a post that only the post's author may take; err is the error of reading the post. The
+// error is NOT_FOUND if there is no such post or it is hidden from the actor, and FORBIDDEN for another author's post.
 func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
 	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
-// InsertMentions stores the users that a new post mentions, each once, and which of them its list mentions.
+// InsertMentions stores the users that a new post mentions, each once, and which of these users are in the post's list of
+// mentions.
 func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned, listed []services.UserID) error {
 	all := make([][]any, len(mentioned))
 	for i, user := range mentioned {
@@ -230,8 +231,8 @@ func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]servic
 	return sql.Column[services.UserID](ctx, r, postMentions, post)
 }
 
-// ListedMentions lists the users that the list of a post mentions. unknown are the users whose mentions were stored before SQL
-// recorded whether the list has them. An edit of the text keeps the users of the list.
+// ListedMentions lists the users in a post's list of mentions. unknown are the users whose mentions were stored before SQL
+// recorded whether they are in the list. An edit of the text keeps the users in the list.
 func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
 	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID

@@ -28,7 +28,7 @@ var (
 			pinned = excluded.pinned, pull = excluded.pull, unnamed = excluded.unnamed, ver = a.ver + 1
 		RETURNING ver`)
 
-	// unnamed are the chunks of followers whose documents do not list the author yet.
+	// unnamed is the number of chunks of followers whose documents do not list the author yet.
 	lowerUnnamed = sql.NewStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
 		WHERE author = $1 AND unnamed > 0 RETURNING unnamed`)
 
@@ -50,11 +50,12 @@ var (
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
-// thresholdsOfAuthors is the name of the one row, which all nodes share: with different thresholds a mode would flip with each
-// count.
+// thresholdsOfAuthors is the name of the one row of thresholds. All nodes share it: if their thresholds differed, a mode could
+// change with each count.
 const thresholdsOfAuthors = "authors"
 
-// ModeOf is how an author's posts reach followers now. It costs one look-up, however many the followers. An author without a row is small.
+// ModeOf returns how an author's posts reach followers now. It costs one look-up, for any number of followers. An author without
+// a row is small.
 func ModeOf(ctx context.Context, r sql.Runner, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = r.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
@@ -99,8 +100,8 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. It stays set after they are no longer
-// huge, for as long as followers still have pulled posts of theirs.
+// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. Pull stays set after the author is no
+// longer huge, as long as followers still have the author's pulled posts.
 func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
@@ -115,16 +116,16 @@ func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version
 	return version, err
 }
 
-// EndAuthorChunk records that one more chunk of an author's followers is done: their documents list the author. last is true for
-// the last chunk, once: a chunk that runs again lowers nothing below 0.
+// EndAuthorChunk records that one more chunk of an author's followers is done: their documents list the author. last is true
+// once, for the last chunk: the number does not fall below 0 when a chunk runs again.
 func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)
 	return found && left == 0, err
 }
 
-// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit. If followers is above 0, it lists
-// the authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
+// AuthorsToLookAt lists at most limit authors with user IDs greater than after, in order. If followers is above 0, it lists the
+// authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
 func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return sql.Column[services.UserID](ctx, db, authorsOfMany, after, followers, limit)
@@ -132,8 +133,8 @@ func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after servi
 	return sql.Column[services.UserID](ctx, db, authorsAfter, after, limit)
 }
 
-// PullAuthors lists the authors that are listed in their followers' documents, in order of user ID, those greater than after,
-// at most limit. No other author has pulled posts.
+// PullAuthors lists authors that are listed in their followers' documents: at most limit authors with user IDs greater than
+// after, in order. No other author has pulled posts.
 func PullAuthors(ctx context.Context, db *sql.DB, after services.UserID, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, pullAuthors, after, limit)
 }

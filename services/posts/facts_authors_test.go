@@ -144,7 +144,7 @@ func TestTheLastChunkOfAnAuthor(t *testing.T) {
 			})
 			return last
 		}
-		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // repeated once too often, it changes nothing
+		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // one end too many changes nothing
 		got := sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
 		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
 	})
@@ -154,7 +154,7 @@ func TestAuthorsForModeChecks(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		for follower := services.UserID(1); follower <= 5; follower++ {
 			for followee := services.UserID(100); followee < 100+follower; followee++ {
-				b.MakeFollows(services.Edge{Follower: follower, Followee: followee}) // 100 has 5, 101 has 4, ..., 104 has 1
+				b.MakeFollows(services.Edge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1
 			}
 		}
 		b.author(services.Author{Number: 104})

@@ -16,7 +16,7 @@ import (
 const countParts = 8
 
 var (
-	// An upsert: the first like makes the row. ORDER BY is the order of locks.
+	// It is an upsert, because the first like makes the row. ORDER BY sets the order of the locks.
 	addPostCounts = sql.NewStatement("add to the counts of posts", `
 INSERT INTO post_counts AS n (post, part, likes, comments)
 SELECT post, part, likes, comments FROM {rows $1 post BIGINT, part BIGINT, likes BIGINT, comments BIGINT} AS c WHERE TRUE ORDER BY post
@@ -26,15 +26,15 @@ ON CONFLICT (post, part) DO UPDATE SET likes = n.likes + excluded.likes, comment
 
 	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 
-	// The sums are of a few rows for each post, and whether the viewer likes it is one look-up in the key of likes.
+	// It sums a few rows for each post, and finds the viewer's like by one look-up in the primary key of likes.
 	engagementOf = sql.NewStatement("engagement of posts", `
 SELECT t.post, t.likes, t.comments, (SELECT count(*) FROM likes l WHERE l.post = t.post AND l.liker = $2)
 FROM (SELECT c.post, COALESCE(CAST(sum(n.likes) AS BIGINT), 0) AS likes, COALESCE(CAST(sum(n.comments) AS BIGINT), 0) AS comments
 	FROM {rows $1 post BIGINT} AS c LEFT JOIN post_counts n ON n.post = c.post GROUP BY c.post) AS t`)
 )
 
-// bothCounts begins a statement on posts c, which follow it. It selects their counts as they are kept, and as the facts have them
-// now.
+// bothCounts is the first part of a statement; the posts c follow it. It selects the kept counts of the posts, and the counts
+// that the facts give now.
 const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	(SELECT count(*) FROM likes l WHERE l.post = c.post),
@@ -43,7 +43,7 @@ const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_
 var (
 	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
 
-	// Only the kept counts: by their size the audit chooses which posts it can afford to recount.
+	// It reads only the kept counts: by their size the audit chooses which posts it can afford to recount.
 	countsBelow = sql.NewStatement("counts of posts below a position", `
 SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0)
@@ -88,10 +88,10 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 	return list, err
 }
 
-// MendCounts sets the counts of a post to those of the facts, by adding the difference to one of its rows.
+// MendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
 func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
-	// If two callers come at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change
-	// the facts and the counts alike.
+	// If two callers come at once, the second waits here, and then finds nothing to mend. Other transactions may add likes
+	// meanwhile: they change the facts and the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 		sum := sums[change.post]
 		sums[change.post] = countChange{change.post, sum.likes + change.likes, sum.comments + change.comments}
 	}
-	// The time of a transaction spreads the transactions over the parts; all rows of one are of the same part.
+	// The time of a transaction spreads the transactions over the parts; all rows of one transaction are of the same part.
 	part := int64(0)
 	if tx.Dialect == sql.Postgres {
 		part = tx.Began.UnixMicro() % countParts
@@ -143,8 +143,8 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 	return err
 })
 
-// InsertLike adds a user's like of a post, at a time; false when it exists already. The caller has checked that the post exists
-// and is visible to them.
+// InsertLike adds a user's like of a post, at a time, and returns false when the like exists already. The caller has checked that
+// the post exists and is visible to the user.
 func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	if changed > 0 {
@@ -153,7 +153,7 @@ func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 	return changed > 0, err
 }
 
-// DeleteLike removes a like; false when there was none. The post may be deleted meanwhile.
+// DeleteLike removes a like, and returns false when there was none. The post may be deleted.
 func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	if changed > 0 {
@@ -174,7 +174,7 @@ func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts 
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.Liked)
-		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit corrects what a node of an older version did not count
+		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit corrects counts of a node of an older version
 		found[post] = of
 		return err
 	})

@@ -52,7 +52,8 @@ type deed struct {
 	answer services.PostID
 }
 
-// deedKinds are the kinds of steps, each as often as its share of the draws. A step may be repeated: the second changes nothing.
+// deedKinds are the kinds of steps, a kind that is listed more often is drawn more often. A step may be repeated: the second
+// changes nothing.
 var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
 
 var errUndone = errors.New("this part is undone")

@@ -8,8 +8,8 @@ import (
 )
 
 // ofAll are the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author who can
-// have any, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or a column of its
-// readers.
+// have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or a
+// column.
 func ofAll(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
@@ -39,9 +39,9 @@ func ownSources(reader string) string {
 
 // newestOfSources merges a feed from one range of posts_by_author for each source. To find how far down the ranges must go, it
 // first looks up the depth-th newest post of each source (depth steps in the index). At least limit posts lie at or above the
-// ceil(limit / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many
-// authors, so that a reader of 2,000 authors reads little more than the page. bound is the end of one source's range: a source
-// with very many posts gives no more than limit posts.
+// ceil(limit / depth)-th greatest of these posts, so no older post can be on the page. depth is small when the reader follows
+// many authors, so that a reader of 2,000 authors reads little more than the page. bound is the end of one source's range: a
+// source with very many posts gives no more than limit posts.
 //
 // among is a further condition on a source a and on id that the posts must meet; "" for none.
 func newestOfSources(among string) string {
@@ -65,8 +65,8 @@ FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.
 ORDER BY p.id DESC LIMIT $3`
 }
 
-// counting selects the posts that count as new for the reader and are newer than $4: not their own, nor those from before the
-// follow.
+// counting selects the posts that count as new for the reader and are newer than $4: not the reader's own posts, nor posts from
+// before the follow.
 const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
 // countOfSources counts the posts that count as new for a reader and are newer than seen. It stops at limit, so that a reader who
@@ -117,9 +117,9 @@ SELECT COALESCE(max(newest), 0) FROM (
 ) AS of_each`)
 )
 
-// HomeFeed lists the newest posts of the followed authors that the reader may see, and the reader's own posts: those before one
-// id, the newest first, at most limit. Own posts and posts from before the follow are listed but do not count. The cost grows
-// with the number of followed authors and with limit, not with how much the authors have written.
+// HomeFeed lists the newest posts of the followed authors that the reader may see, and the reader's own posts: at most limit
+// posts with IDs below before, the newest first. Own posts and posts from before the follow are listed but do not count. The cost
+// grows with the number of followed authors and with limit, not with how much the authors have written.
 func HomeFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return feed(ctx, db, homeFeed, limit, reader, before)
 }
@@ -162,15 +162,16 @@ func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader s
 	return entries, err
 }
 
-// NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: by a followed author, published
-// after the follow, not deleted. 0 when there is none. It tells a rebuilt inbox whether posts below the inbox's floor count.
+// NewestCounting returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author,
+// published after the follow, not deleted. It returns 0 when there is none. A rebuild learns from it whether posts below the
+// inbox's floor count.
 func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)
 	return newest, err
 }
 
-// CountPushed counts the posts of CountNew that are in the reader's inbox: the pushed ones.
+// CountPushed counts the posts of CountNew that are in the reader's inbox: the pushed posts.
 func CountPushed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := db.One(ctx, countPushed, []any{reader, seen, limit}, &count)
@@ -183,11 +184,11 @@ type Reader struct {
 	Seen services.PostID
 }
 
-// CountNew counts for each reader the posts after Seen that count for them, up to limit: of several readers by one statement.
-// Counts in Redis are compared with it.
+// CountNew counts for each reader the posts after Seen that count for them, up to limit. It counts for several readers by one
+// statement. Counts in Redis are compared with its result.
 func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
 	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
-	// Most reads are of one reader, and this statement then takes half the time.
+	// Most reads are of one reader, and for one reader this statement takes half the time.
 	if len(readers) == 1 {
 		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
 		return counts, err

@@ -7,7 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Two statements, because a list of parents cannot hold null.
+// There are two statements, because a list of parents cannot hold null.
 var (
 	importPosts = sql.NewInsertion("import posts", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT", "ON CONFLICT DO NOTHING")
@@ -15,7 +15,7 @@ var (
 	importAnswers = sql.NewInsertion("import answers", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, parent BIGINT", "ON CONFLICT DO NOTHING")
 
-	// Each moment is a range of the primary key, of which max reads the end.
+	// Each moment is a range of the primary key, and max reads the end of that range.
 	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)

@@ -10,15 +10,15 @@ import (
 )
 
 // Answers and likes are listed from one range of an index for each post. A statement first finds how far down the ranges go: to
-// the first listed row after the page, else to the last row that may be looked at, else to the end (0). A range without a listed
-// row is one row with nothing but its bound.
+// the first listed row after the page, else to the last row that may be looked at, else to the end (0). For a range without a
+// listed row the statement returns one row, with only the bound.
 const (
 	standingAnswers = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost is the columns of a Shown: of a post p, of its author u, and of a viewer's Engagement. In a range without a listed
-// row the columns have default values or are NULL.
+// shownPost returns the columns of a Shown: the columns of a post p, of its author u, and of a viewer's Engagement. In a range
+// without a listed row the columns have default values or are NULL.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),
@@ -28,7 +28,7 @@ func shownPost(viewer string) string {
 }
 
 var (
-	// $1 are the pages with their numbers i, $2 is how many rows a page has with the one after it, and $3 the viewer.
+	// $1 are the pages with their numbers i, $2 is the number of rows of a page and one more, and $3 is the viewer.
 	answersOf = sql.NewStatement("answers to posts", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.post, c.before, COALESCE(
@@ -58,14 +58,14 @@ SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.k
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
 ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFromOwner("a.liker", "$3", "c.owner"), people.ApartFromOwner("l.liker", "$3", "c.owner")))
 
-	// CROSS JOIN keeps the order of the tables: SQLite then looks each post up, and does not walk them all.
+	// CROSS JOIN keeps the order of the tables: SQLite then looks up each post of $1, and does not walk all posts.
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
 FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number = p.author
 WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))
 )
 
 // Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the
-// viewer, block them, or are blocked by them.
+// viewer, block the viewer, or are blocked by the viewer.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },

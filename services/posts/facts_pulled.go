@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// For each author the statement reads one entry more than is wanted: it is the floor of the others. One statement reads one snapshot,
-	// so the version belongs to exactly the posts beside it.
+	// For each author the statement reads one entry more than is wanted: that entry is the floor of the others. One statement
+	// reads one snapshot, so the version belongs to exactly the posts beside it.
 	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
@@ -30,15 +30,15 @@ ORDER BY 1, 2`)
 	authorPulls = sql.NewStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
 )
 
-// SetPulledVersion records the version of the log at which an author's pulled posts last changed. The caller has appended it in
-// this transaction, so that versions only rise.
+// SetPulledVersion records the version of the log at which an author's pulled posts last changed. The caller has appended to the
+// log in this transaction, so that versions only rise.
 func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
 // Pulled reads the newest pulled posts of authors, at most limit of each. An author without a row in authors is absent. Nodes
-// keep what it reads, with the version of the log from which on they apply changes.
+// cache the result with its version of the log, and apply the later changes to it.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
@@ -51,7 +51,7 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 		var version uint64
 		err := scan(&author, &post, &version)
 		known := found[author]
-		// The row of the author, with the version.
+		// This is the author's own row, with the version.
 		if post == 0 {
 			known.Version = version
 		} else {
@@ -89,8 +89,8 @@ func Pulls(ctx context.Context, db *sql.DB, author services.UserID) (pulls bool,
 }
 
 var (
-	// A row is there while a fan-out is in flight, and only if it has more than one chunk: readers merge such posts in,
-	// because their inboxes may not have them yet.
+	// A row exists while a fan-out with more than one chunk is in flight: readers merge the post into their feeds, because their
+	// inboxes may not have it yet.
 	insertFanout = sql.NewStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (post) DO NOTHING`)
 
@@ -107,15 +107,15 @@ var (
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)
 )
 
-// BeginFanout records that a post's fan-out has begun, and its number of chunks. Repeated, it changes nothing: the job that
+// BeginFanout records that a post's fan-out has begun, and its number of chunks. A second call changes nothing: the job that
 // splits the fan-out into chunks may run twice.
 func BeginFanout(ctx context.Context, tx *sql.Tx, fanout InFlightFanout, chunks int) error {
 	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
 
-// EndChunk records that a chunk of a fan-out is done, and returns how many are left. With the last one the fan-out is deleted; -1
-// when it had been deleted before. It is called in the transaction that ends the chunk's job, so that a chunk counts once.
+// EndChunk records that a chunk of a fan-out is done, and returns how many are left. The last chunk deletes the fan-out. left is
+// -1 if the fan-out was deleted before. It is called in the transaction that ends the chunk's job, so that a chunk counts once.
 func EndChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, err error) {
 	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
 	if err != nil || !found {
@@ -127,7 +127,7 @@ func EndChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, 
 	return max(left, 0), err
 }
 
-// ResizeFanout sets how many chunks of a fan-out are left. A deleted one stays deleted.
+// ResizeFanout sets how many chunks of a fan-out are left. A deleted fan-out stays deleted.
 func ResizeFanout(ctx context.Context, tx *sql.Tx, post services.PostID, chunks int) error {
 	_, err := tx.Run(ctx, resizeFanout, post, chunks)
 	return err
@@ -155,7 +155,7 @@ func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFligh
 	return fanouts(ctx, tx, forgetFanouts, before)
 }
 
-// OldestFanout is when the oldest of InFlightFanouts began; the zero time when there is none.
+// OldestFanout returns when the oldest of InFlightFanouts began, or the zero time when there is none.
 func OldestFanout(ctx context.Context, db *sql.DB) (began time.Time, err error) {
 	var at sql.NullInt64
 	if _, err = db.One(ctx, oldestFanout, nil, &at); err == nil && at.Valid {

@@ -26,7 +26,7 @@ type ListPage[P comparable] struct {
 // List is a page of such a list.
 type List[P comparable, T any] = services.List[P, T]
 
-// Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all.
+// Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all answers.
 type (
 	AnswersPage = ListPage[services.PostID]
 	AnswerList  = List[services.PostID, Shown]
@@ -62,14 +62,14 @@ type Recount struct {
 	Kept, Facts services.Engagement // without Liked
 }
 
-// Right reports whether the counts are those of the facts.
+// Right reports whether the kept counts equal the counts of the facts.
 func (r Recount) Right() bool { return r.Kept == r.Facts }
 
 // PulledPosts are an author's newest pulled posts, as nodes keep them.
 type PulledPosts struct {
 	Posts   []services.PostID // the oldest first
-	Floor   services.PostID   // the newest that is older than these, 0 when there is none
-	Version uint64            // of the log, of the last change; 0: there was none
+	Floor   services.PostID   // the newest pulled post that is older than Posts, 0 when there is none
+	Version uint64            // the version of the log at the last change, 0 when there was none
 }
 
 // InFlightFanout is a fan-out of a post in more than one chunk that is not done.

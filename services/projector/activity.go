@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// activity is the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read
-// them, at its very start, the configured ones hold.
+// activity returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read them,
+// at its very start, it returns the configured thresholds.
 func (p *Projector) activity() services.ActivityThresholds {
 	if thresholds, known := p.activityMemory.Thresholds(); known {
 		return thresholds
@@ -19,7 +19,7 @@ func (p *Projector) activity() services.ActivityThresholds {
 	return services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 }
 
-// Activity is the thresholds after which users count as idle and dormant now.
+// Activity returns the thresholds after which users count as idle and dormant now.
 func (p *Projector) Activity() services.ActivityThresholds { return p.activity() }
 
 // BeginActivity records the configured thresholds, unless an admin has set others. A node calls it at its start, so that a changed
@@ -38,22 +38,22 @@ func (p *Projector) SetActivity(ctx context.Context, thresholds services.Activit
 	return p.putActivity(ctx, thresholds, true)
 }
 
-// putActivity stores thresholds. The configuration of a node never replaces those of an admin, and equal ones change nothing: each change
-// moves AwayBefore, and users last seen before that count as idle.
+// putActivity stores thresholds. The configuration of a node never replaces an admin's thresholds. Equal thresholds change
+// nothing, because each change moves AwayBefore, and users last seen before that count as idle.
 func (p *Projector) putActivity(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
 	err := p.store.Write(ctx, func(tx *sql.Tx) error {
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
 		same := set && held.IdleAfter == next.IdleAfter && held.DormantAfter == next.DormantAfter
 		switch {
-		// An admin's thresholds, and equal ones, stay. Equal ones of an admin are stored once more, so that a
-		// configuration no longer replaces them.
+		// Nothing changes for equal thresholds, or if a configuration would replace an admin's. But if an admin sets what a
+		// configuration has set, the thresholds are stored again, so that a configuration no longer replaces them.
 		case err != nil, same && byAdmin == heldByAdmin, heldByAdmin && !byAdmin:
 			return err
 		case !set:
 			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 		}
-		// Then keeps the moment before which users counted as idle by the old thresholds: they missed pushes, however
-		// long the new ones are.
+		// Then keeps the moment before which users counted as idle by the old thresholds: these users missed pushes, however long
+		// the new thresholds are.
 		if err := people.SetActivityThresholds(ctx, tx, held.Then(next, tx.Now), byAdmin); err != nil {
 			return err
 		}

@@ -24,10 +24,10 @@ const (
 	passWithin   = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
-// Cleaner removes data from Redis that is no longer needed: entries of inboxes and of lists of replays beyond those listed,
+// Cleaner removes data from Redis that is no longer needed: entries of inboxes and of lists of replays beyond the listed ones,
 // all keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks
-// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from
-// one that dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the
+// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a
+// cleaner that dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the
 // facts.
 type Cleaner struct {
 	projector *Projector
@@ -98,7 +98,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// Logged once when it begins to wait and once when it goes on.
+		// The cleaner logs once when it begins to wait and once when it goes on.
 		if failed := err != nil; failed != waits {
 			waits = failed
 			c.projector.log.Info("the cleaner waits for an engine, or goes on", "waits", waits, "error", err)

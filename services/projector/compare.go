@@ -111,7 +111,7 @@ func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs 
 }
 
 // auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or its initial value
-// if the facts have none. Dots are compared on their own, because a document has fields only of those that the user dismissed.
+// if the facts have none. Dots are compared on their own, because a document has fields only for dots that the user dismissed.
 func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	facts, err := p.registerFacts(ctx, user)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 			differs = append(differs, "register "+field)
 		}
 	}
-	// A dot of the facts that the document lacks.
+	// The document may lack a dot of the facts.
 	for field := range want {
 		if _, has := shown.Fields[field]; strings.HasPrefix(field, rdb.DotPrefix) && !has {
 			differs = append(differs, "register "+field)
@@ -175,12 +175,12 @@ func sameRegister(field, want, got string) bool {
 	if !strings.HasPrefix(field, rdb.CountsPrefix) || errA != nil || errB != nil {
 		return false
 	}
-	// The later of the two days: counts move forward and never back.
+	// today is the later of the two days: counts move forward and never back.
 	today := max(a.Day, b.Day)
 	return aged(a, today) == aged(b, today)
 }
 
-// aged returns counts as they are on a later day: each moves to an older place, and those that have passed the last place are
+// aged returns counts as they are on a later day: each moves to an older place, and counts that have passed the last place are
 // added to Older.
 func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day

@@ -1,6 +1,6 @@
 package projector
 
-// The cleaner's turns, for tests that need a world with fan-out: these are outside of this package.
+// The cleaner's turns, for tests with a world that has a fan-out: these tests are outside of this package.
 var (
 	TakeCleanerTurn = takeCleanerTurn
 	PassCleanerTurn = passCleanerTurn

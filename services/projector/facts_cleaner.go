@@ -25,7 +25,7 @@ var (
 	endCleaner = sql.NewStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
 		WHERE name = $1 AND token = $2`)
 
-	// Only between two runs: a run under way looks at every key anyway.
+	// It applies only between two runs: a run under way looks at every key anyway.
 	askCleaner = sql.NewStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
 )
 
@@ -56,7 +56,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	if _, err := s.One(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
-	// Read first: almost every poll finds that no turn is due, and then writes nothing.
+	// The state is read first, because almost every poll finds that no turn is due, and then writes nothing.
 	now := s.Now()
 	if sql.FromMicros(leaseUntil).After(now) || turn.Place == "" && sql.FromMicros(beganAt).Add(every).After(now) {
 		return turn, false, nil

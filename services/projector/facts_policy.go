@@ -7,7 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
+// The column out_of_total is older than its meaning: it has the sources that the user turned in or out of the total, see
+// services.DisplayPolicy.
 const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {user user_number}`
 
 // A user without a row has the default policy. insertPolicy makes the row that a change locks.
@@ -44,13 +45,13 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 	return policy, err
 }
 
-// Policy is a user's display policy of badges; the default, with version 0, when the user never set one.
+// Policy returns a user's display policy of badges, or the default policy with version 0 when the user never set one.
 func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.DisplayPolicy, error) {
 	policies, err := Policies(ctx, s, []services.UserID{user})
 	return policies[user], err
 }
 
-// Policies are the display policies of users; those of users who never set one are absent.
+// Policies returns the display policies of users. A user who never set one is absent.
 func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
 	return policiesBy(ctx, s.Runner, readPolicies, users)
 }

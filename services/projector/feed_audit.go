@@ -46,7 +46,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.count, err = posts.CountPushed(ctx, p.store, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
-	// Without a floor nothing was ever trimmed.
+	// An inbox without a floor was never trimmed.
 	if shown.Floor > 0 {
 		if facts.unlisted, err = posts.NewestCounting(ctx, p.store, user, shown.Floor); err != nil {
 			return nil, nil, err

@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// How often old rows are dropped, and how old they get. An hour of the log is far more than a node may be behind; a node that was
-// away for longer loads its memory anew.
+// The constants say how often old rows are dropped, and how old they get. A node is hardly ever an hour behind the log; a node
+// that was away for longer loads its memory anew.
 const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour
@@ -28,8 +28,8 @@ type limitedRows struct {
 	forget func(ctx context.Context) (dropped int, err error)
 }
 
-// RegisterLimitedRows adds rows that the janitor drops: forget deletes those that are due, in a bounded batch, and is called in
-// each turn of this node's one janitor. It panics when the name is taken.
+// RegisterLimitedRows adds rows that the janitor drops: forget deletes the rows that are due, in a bounded batch, and is called
+// in each turn of this node's one janitor. It panics when the name is taken.
 func (p *Projector) RegisterLimitedRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
 	for _, rows := range p.limited {
 		if rows.name == name {
@@ -61,7 +61,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 
 // RunOnce cleans once and returns how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
-	// One failure does not keep the others from their turn.
+	// If one deletion fails, the others still run.
 	now := j.projector.clock.Now()
 	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLog))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))

@@ -114,9 +114,9 @@ func New(cfg Config) *Projector {
 // today is the present day, since 1970.
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 
-// OnMark registers a function that durably records the users whose badges jobs may have changed. It runs before the job is
-// done, also when the job is repeated and finds nothing left to change. marking reports whether it does anything at the time.
-// Register before the first job.
+// OnMark registers a function that durably records the users whose badges jobs may have changed. It runs before the job is done,
+// also when the job is repeated and finds nothing left to change. marking reports whether mark does anything at present. Register
+// before the first job.
 func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error, marking func() bool) {
 	p.marks, p.marking = append(p.marks, mark), append(p.marking, marking)
 }

@@ -32,8 +32,8 @@ func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
 	return err
 }
 
-// RebuildDocument is Rebuild, and returns the rebuilt document. It is not Ready for callers who shared another caller's rebuild: the
-// document may have been read before they came, and lack the changes that they wait for.
+// RebuildDocument rebuilds as Rebuild does, and returns the rebuilt document. The document is not Ready for callers who shared
+// another caller's rebuild: it may have been read before they came, and lack the changes that they wait for.
 func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	return p.rebuildOnce(ctx, user, false)
 }
@@ -51,9 +51,9 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
 	if refill {
-		// A caller of a refill has just taken posts out of the inbox. A run that is about to write may end without regard to
-		// that, so callers do not share it from now on. A rebuild may be shared: its callers have found no whole view, and
-		// this run makes one.
+		// A caller of a refill has just taken posts out of the inbox. A run that is about to write may miss this removal, so
+		// callers do not share the run from now on. A rebuild may be shared: its callers have found no whole view, and this run
+		// makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
@@ -113,7 +113,7 @@ func (r *rebuildCounts) begin() {
 	r.stats.Most = max(r.stats.Most, r.stats.Running)
 }
 
-// end counts a run that has ended, however it did.
+// end counts a run that has ended, with or without an error.
 func (r *rebuildCounts) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 			facts.feed.Stamp = stamp
 			writes()
 			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
-			// Counted even if the rebuild begins again: a negative count is a bug each time that it is met.
+			// Clamped counts are noted even if the rebuild begins again: each negative count is a bug.
 			p.NoteClamped(rebuilt.Clamped)
 			if err != nil || rebuilt.Status != redis.Applied {
 				return false, err
@@ -186,7 +186,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 	return document, err
 }
 
-// rebuildFacts reads everything of a user's document. All positions are one statement.
+// rebuildFacts reads everything of a user's document. It reads all positions by one statement.
 func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
 	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomePage)...)
 	if err != nil {
@@ -228,7 +228,7 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 			return facts, err
 		}
 	}
-	// The newest of all authors in one statement, as the inbox holds them.
+	// One statement reads the newest posts of all authors, as an inbox holds them.
 	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
@@ -243,7 +243,7 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 // QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
 // needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
 func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
-	// One transaction for each batch, so that no import holds up other writes.
+	// Each batch has a transaction of its own, so that no import holds up other writes.
 	const batch = 1000
 	for after := services.UserID(0); ; {
 		users, err := people.ActiveUsers(ctx, db, after, batch, since)

@@ -97,7 +97,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w.Agree(reader)
 }
 
-// Whatever a feed contained, trimmed and marked, a lost feed is rebuilt as the facts say, and never shown as 0.
+// A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. It is never shown as 0.
 func TestALostFeedComesBackRight(t *testing.T) {
 	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
 		w := served(t)

@@ -27,7 +27,8 @@ func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
 
-	// The hint of the first refill is held up. It follows the last write: the refill has written, and has not returned.
+	// The hint of the first refill is held up. A hint follows the last write: at that point the refill has written, and has not
+	// returned.
 	ctx, cancel := context.WithCancel(t.Context())
 	var hints atomic.Int64
 	ready, written, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 2)

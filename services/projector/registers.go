@@ -34,7 +34,7 @@ func (p *Projector) AddRegisters(name string, read, audit RegisterReader) {
 // positions at once.
 func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
 	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
-		// The field then keeps its initial value, and costs nothing.
+		// Without a position the field keeps its initial value, and costs nothing.
 		if at[view] == 0 {
 			return nil, nil
 		}

@@ -71,8 +71,8 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 	})
 }
 
-// TestANewWatcherIsServedAtOnce: a watcher who arrives while the others are throttled gets the first state at once. The others still get
-// theirs when it is due.
+// TestANewWatcherIsServedAtOnce: a watcher who arrives while the others are throttled gets the first state at once. The others
+// still get their next state when it is due.
 func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

@@ -14,11 +14,11 @@ const deriveGap = 100 * time.Millisecond
 // ErrBehind says that the badges are older than the other inputs of look and will catch up soon.
 var ErrBehind = errors.New("the badges are behind")
 
-// Derive sends states that depend on more than a user's badges: one for the first badges, which the hub brings, and then
-// each further one, only the latest for a slow consumer. look reads the state when the badges change or moved has a token
+// Derive sends states that depend on more than a user's badges: one state for the first badges, which the hub brings, and then
+// each further state; a slow consumer gets only the latest. look reads the state when the badges change or moved has a token
 // (nil: there is no other input). A state that equals the last one is not sent. Derive returns when ctx ends, when badges is
-// closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBehind it looks again as soon as an
-// input changes, and after a gap in any case; after any other error of look it looks again after a gap.
+// closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBehind it looks again as soon as an input
+// changes, and after a gap at the latest; after any other error of look it looks again after a gap.
 func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
 	look func(ctx context.Context, badges *services.Badges) (S, error), same func(a, b S) bool,
 ) {

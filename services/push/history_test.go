@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHistories: hints lost, doubled and out of order, Redis away and flushed, renders slow and failing, watchers coming and
-// going. When nothing changes any more, after one reconciliation, every open channel's last state is right, and the versions
-// on each channel rose strictly.
+// TestHistories: hints are lost, doubled and reordered, Redis is away or flushed, renders are slow or fail, and watchers come and
+// go. After the last change and one reconciliation, the last state of every open channel is right, and the versions on each
+// channel have risen strictly.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: true})
@@ -19,8 +19,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of entering, reading and leaving is enough.
-// Reconciliation never gets an answer, and every channel still ends with the right state.
+// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of entering, reading and leaving is enough to find
+// every change. Reconciliation never gets an answer, and every channel still ends with the right state.
 func TestHistoriesWithoutHealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawn{t}, limits{faults: false})

@@ -13,8 +13,8 @@ import (
 
 // Hub keeps the watchers of this node. All methods are safe for concurrent use.
 //
-// mu guards all of its fields below it, and every user and watcher. It is never held over a call of Config's functions, a
-// send that may wait, or a callback, so no engine and no consumer can stop the hub.
+// mu guards all fields of Hub below mu, and every user and watcher. It is never held during a call of Config's functions, a send
+// that may wait, or a callback, so no engine and no consumer can stop the hub.
 type Hub struct {
 	config Config
 	// The zero of moments: see moment.
@@ -28,7 +28,7 @@ type Hub struct {
 	sweeping sync.Mutex // one reconciliation at a time
 
 	mu sync.Mutex
-	// Users with watchers, and those whose last watcher left within Linger.
+	// users has the users with watchers, and the users whose last watcher left within Linger.
 	users    map[services.UserID]*user
 	order    []*user // the same users, in the order in which reconciliation walks
 	ready    []*user // to be rendered, in the order of arrival
@@ -65,7 +65,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	group.Go(func() error { return h.runTimers(ctx) })
 	group.Go(func() error { return h.runSweep(ctx) })
 	group.Go(func() error { return h.runLeaves(ctx) })
-	// Only after all have ended: no worker puts a state into a channel that Drain closes, and leaveAll misses no running Enter.
+	// Drain and leaveAll wait until all goroutines have ended: then no worker puts a state into a channel that Drain closes, and
+	// leaveAll misses no running Enter.
 	err := group.Wait()
 	h.Drain()
 	h.leaveAll(context.WithoutCancel(ctx))
@@ -110,7 +111,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 		return nil, &services.Error{Code: services.Unavailable, RetryAfter: time.Second,
 			Message: "this server is closing: subscribe again, and another one answers"}
 	}
-	// In the map before the state is read: a hint from here on finds the user.
+	// The user is in the map before the state is read: a hint from here on finds the user.
 	w.user = h.enter(number)
 	h.join(w.user, w)
 	h.mu.Unlock()
@@ -123,7 +124,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	return w.slot.values, nil
 }
 
-// WatchAnew is Watch, but the first state comes even if the client holds it.
+// WatchAnew is like Watch, but sends the first state even if the client holds it.
 func (h *Hub) WatchAnew(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
@@ -156,8 +157,8 @@ func (w *watcher) End() {
 func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A hint about a state that was rendered already comes late: from another node, or of a change that the last render has
-	// read.
+	// A hint about a state that was rendered already comes late: it comes from another node, or the last render has read its
+	// change.
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
 		u.cause = cause
 		h.dirty(u, h.now())
@@ -170,7 +171,7 @@ func (h *Hub) HintShared() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
-	// Also users who wait for their turn: they are marked, and read once.
+	// This includes users who wait for their turn: they are marked, and read once.
 	for _, u := range h.order {
 		if len(u.watchers) > 0 {
 			h.moved(u, now)
@@ -178,7 +179,7 @@ func (h *Hub) HintShared() {
 	}
 }
 
-// moved is dirty for a change of shared content. A failed user may have failed for lack of this change, so the next
+// moved is like dirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
 // reconciliation tries them.
 func (h *Hub) moved(u *user, now moment) {
 	if u.phase == failed {
@@ -213,7 +214,7 @@ func (h *Hub) Drain() {
 	h.mu.Lock()
 	h.draining = true
 	now := h.now()
-	// part changes the lists that are walked, so they are copied first.
+	// part changes the lists of watchers, so the watchers are copied first.
 	open := make([]*watcher, 0, h.stats.Watchers)
 	for _, u := range h.order {
 		open = append(open, u.watchers...)

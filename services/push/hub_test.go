@@ -303,7 +303,7 @@ func TestReturnAfterAFailedRender(t *testing.T) {
 	})
 }
 
-// A change of content that all badges share reaches every watched user, in a version whose shared half alone rose.
+// A change of content that all badges share reaches every watched user, in a version of which only the shared half rose.
 func TestHintShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

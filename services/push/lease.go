@@ -18,15 +18,15 @@ func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	if u.leaving || u.entered && now-u.enterSentAt < h.config.Lease/3 {
 		return enter
 	}
-	// leased is set before the answer: if the answer is lost, the lease may exist all the same, and must be taken back.
+	// leased is set before the answer: if the answer is lost, the lease may still exist, and must be taken back.
 	u.entered, u.leased = true, true
 	u.enterSentAt = now
 	u.entering++
 	return append(enter, u)
 }
 
-// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and until
-// then only reconciliation finds their changes.
+// enterAll writes the leases of users. If it fails, the users are still watched: reconciliation enters them again, and until then
+// only reconciliation finds their changes.
 func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 	if len(users) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 	defer h.mu.Unlock()
 	for _, u := range users {
 		u.entering--
-		// Unless it is entered again, only reconciliation finds changes of this user.
+		// Until this user is entered again, only reconciliation finds the user's changes.
 		if err != nil {
 			u.entered = false
 		}
@@ -76,7 +76,7 @@ func (u *user) mayLeave() bool {
 	return len(u.watchers) == 0 && u.leased && u.entering == 0 && !u.leaving
 }
 
-// runLeaves takes leases back as watchers leave, so that other nodes stop sending hints for them.
+// runLeaves takes back the leases of users whose watchers leave, so that other nodes stop sending hints for these users.
 func (h *Hub) runLeaves(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if h.leaveReleased(ctx) {
@@ -126,7 +126,7 @@ func (h *Hub) leave(ctx context.Context, users []*user) {
 	now := h.now()
 	for _, u := range users {
 		u.leaving, u.entered, u.leased = false, false, err != nil
-		// They came back during Leave, and could not enter: the next read enters, and finds the missed changes.
+		// The user came back during Leave and could not enter: the next read enters the user, and finds the missed changes.
 		if len(u.watchers) > 0 {
 			h.dirty(u, now)
 		}

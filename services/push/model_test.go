@@ -81,7 +81,7 @@ type client struct {
 	last    string // the newest version that the channel brought
 }
 
-// picker chooses what happens next: 0 to n-1.
+// picker chooses what happens next, by a number from 0 to n-1.
 type picker interface{ pick(what string, n int) int }
 
 type drawn struct{ t *rapid.T }

@@ -4,19 +4,19 @@
 // It delivers a user's state to their watchers on this node. Watching always takes the same three steps, implemented only here:
 // enter (the local map, then the node's lease in Redis), read the state, then send only newer versions.
 //
-// It guarantees that the versions on one channel rise strictly. A hinted change is sent at once, and further ones at most
-// once per MinInterval, always as read after the last hint. If the hint of a change was lost, the next reconciliation finds
-// the change, because it compares both halves of the version. A sample finds two states of one version, and the later one
-// gets a newer version. A state that changes with time alone is sent at that moment (NextAt). Nothing queues: a channel
-// holds one value, and a newer one replaces it, so that a slow consumer costs nothing and delays nobody. There is no
-// goroutine per watcher or per user. A user with one watcher takes about 350 bytes, and each further watcher 200;
-// without WithWake, the callback at the end of a context is 400 more.
+// It guarantees that the versions on one channel rise strictly. A hinted change is sent at once, and further changes at most once
+// per MinInterval. A state that is sent was read after the last hint. If the hint of a change was lost, the next reconciliation
+// finds the change, because it compares both halves of the version. A sample finds two states of one version, and the later one
+// gets a newer version. A state that changes with time alone is sent at the moment of the change (NextAt). Nothing queues: a
+// channel holds one value, and a newer one replaces it, so that a slow consumer costs nothing and delays nobody. There is no
+// goroutine per watcher or per user. A user with one watcher takes about 350 bytes, and each further watcher 200; without
+// WithWake, the callback at the end of a context is 400 more.
 //
-// On failure: while Redis is away, reconciliation is tried each second, and the first one that gets an answer finds every missed
-// change. A state that cannot be rendered, or only as UNKNOWN, leaves the last one in place. It is tried again by the next
-// reconciliation, then after 1 and after 3 more, never faster. When Redis lost its data, every user is read again, which rebuilds
-// their document, and enters again. A document that is older than a state that was rendered from it is not sent: it is reported
-// as lost, rebuilt with a newer version, and then sent.
+// On failure: while Redis is away, reconciliation is tried each second, and the first reconciliation that gets an answer finds
+// every missed change. If a state cannot be rendered, or only as UNKNOWN, the last state stays in place. The next reconciliation
+// tries again. After a second failure one reconciliation is skipped, and after each further failure three. When Redis lost its
+// data, every user is read again, which rebuilds their document, and enters again. A document that is older than a state that was
+// rendered from it is not sent: it is reported as lost, rebuilt with a newer version, and then sent.
 package push
 
 import (
@@ -49,7 +49,7 @@ type Config struct {
 	// called.
 	Held func(user services.UserID, version string)
 	// Leave takes back the leases that Enter wrote, at once when the last watcher of a user left. After an error, Redis may still
-	// apply it later.
+	// delete the leases later.
 	Leave func(ctx context.Context, users []services.UserID) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds missing documents, and finds another source by
 	// itself when Redis does not answer. Each user has a state or an error. All watchers share the states, so they must not be
@@ -80,7 +80,7 @@ type Stats struct {
 	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counts
 }
 
-// The bounds of one call of the functions in Config. A call that takes longer counts as failed.
+// The constants bound one call of the functions in Config. A call that takes longer counts as failed.
 const (
 	maxBatch      = 256  // users in one Render: larger batches gain nothing and delay their first user
 	maxSweep      = 1000 // users in one Versions, Enter or Leave
@@ -123,7 +123,7 @@ func WithWake(ctx context.Context, consumer services.Consumer) context.Context {
 	return context.WithValue(ctx, wakeKey{}, consumer)
 }
 
-// consumerFrom returns the consumer that WithWake has put into ctx; nil without it.
+// consumerFrom returns the consumer that WithWake has put into ctx, or nil if there is none.
 func consumerFrom(ctx context.Context) services.Consumer {
 	consumer, _ := ctx.Value(wakeKey{}).(services.Consumer)
 	return consumer

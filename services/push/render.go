@@ -48,7 +48,8 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	ctx, span := trace.StartFrom(ctx, b.causes, "push", "")
 	span.Count(len(b.users))
 	defer func() { span.End(nil) }()
-	// Enter before the read, so that a change after the read sends a hint. If it fails, reconciliation reports it.
+	// The users enter before the read, so that a change after the read sends a hint. If Enter fails, reconciliation reports the
+	// failure.
 	_ = h.enterAll(ctx, b.enter)
 	// A batch that hangs must not hold its worker: its users fail, and reconciliation tries them again.
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
@@ -81,7 +82,7 @@ func (h *Hub) take(b *batch) {
 		u.phase = rendering
 		for _, w := range u.watchers {
 			if w.stage == arrived {
-				// The read begins after this, so it is new enough to be their first state.
+				// The read begins after this point, so its state is new enough to be the watcher's first.
 				w.stage = asked
 			}
 		}
@@ -89,7 +90,7 @@ func (h *Hub) take(b *batch) {
 		b.users = append(b.users, u)
 		b.numbers = append(b.numbers, u.number)
 		b.changed = append(b.changed, u.changed)
-		// Taken over into the batch: a change from here on counts for the next render.
+		// The batch takes over the change: a change from here on counts for the next render.
 		u.changed = false
 		b.causes = append(b.causes, u.cause)
 		u.cause = trace.Cause{}
@@ -120,7 +121,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	}
 	h.stats.RenderErrors += uint64(failures)
 	h.mu.Unlock()
-	// One line for a batch: when an engine is away, all of them fail.
+	// There is one line for a batch: when an engine is away, all users of the batch fail.
 	if failures > 0 && ctx.Err() == nil {
 		h.config.Log.Warn("badges could not be rendered for open subscriptions; reconciliation tries again",
 			"users", failures, "of", len(b.users), "cause", cause)
@@ -153,7 +154,8 @@ func at[T any](list []T, i int) (value T) {
 	return value
 }
 
-// fail leaves a user to reconciliation: to the next one, then to one that comes after 1 and after 3 more.
+// fail leaves a user to reconciliation. After a first failure the next reconciliation tries again, after a second failure one is
+// skipped, and after each further failure three.
 func (h *Hub) fail(u *user, now moment) {
 	u.phase = clean
 	u.again = false
@@ -168,7 +170,7 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may get it now, and decides the user's next step.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
-	// Noted also without watchers: the next state is compared with it.
+	// The state is noted also without watchers, because the next state is compared with it.
 	if u.note(badges, h.config.Lost != nil) {
 		h.stats.Conflicts++
 		b.conflicting, b.shown = append(b.conflicting, u.number), append(b.shown, u.rendered)
@@ -181,8 +183,8 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	for _, w := range u.watchers {
 		var sent, replaced bool
 		switch {
-		// The watcher came after this read began. The read may have missed a change whose hint was sent before they came: another
-		// render serves them.
+		// The watcher came after this read began. The read may have missed a change whose hint was sent before the watcher came:
+		// another render serves the watcher.
 		case w.stage == arrived:
 			newcomer = true
 		case w.stage == asked:
@@ -191,7 +193,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 		case open:
 			sent, replaced = w.slot.put(badges.Version, badges)
 			told = told || sent
-		// Too soon after the last change: they get the newest state when the user is due.
+		// It is too soon after the last change: the watcher gets the newest state when the user is due.
 		default:
 			behind = behind || w.slot.behind(badges.Version)
 		}
@@ -247,7 +249,7 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 	switch {
 	case newcomer:
 		u.changed = again
-		// At once: throttling does not delay a first state.
+		// The user is queued at once: throttling does not delay a first state.
 		h.queue(u)
 	case again || behind:
 		h.dirty(u, now)

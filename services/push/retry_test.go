@@ -12,8 +12,8 @@ import (
 	"tidings/services/trace"
 )
 
-// TestRenderErrors: a failed render is tried again by the next reconciliation, then after 1 and after 3 more; hints do not
-// hurry it.
+// TestRenderErrors: the next reconciliation tries a failed render again. After a second failure one reconciliation is skipped,
+// and after further failures three. Hints do not hurry the render.
 func TestRenderErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

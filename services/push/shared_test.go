@@ -45,8 +45,8 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	})
 }
 
-// The sample finds a state that changed without a newer version; it is sent once it has one. Until the raise succeeds, each
-// sample finds it again.
+// The sample finds a state that changed without a newer version. The state is sent once it has a newer version. Until the raise
+// succeeds, each sample finds the state again.
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

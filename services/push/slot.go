@@ -37,7 +37,7 @@ func (s *slot[T]) first(version string, value T) (sent bool) {
 func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A render that was overtaken by a later one: its state is dropped.
+	// A later render has overtaken the render of this state: the state is dropped.
 	if s.closed || version <= s.version {
 		return false, false
 	}

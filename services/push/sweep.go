@@ -51,8 +51,8 @@ func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	h.mu.Lock()
-	// From the end down: a removed user is replaced by one that was checked already, and a new user is read by the render of
-	// their watcher.
+	// Reconciliation walks from the end down: a removed user is replaced by a user who was checked already, and a new user is
+	// read by the render of their watcher.
 	end, resync := len(h.order), h.resync
 	h.resync = false
 	h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 		h.removeGone(ctx, &p)
 		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
 		compareErr := h.compare(ctx, &p)
-		// The error of the comparison says more: without it no change is found.
+		// The error of the comparison says more: without a comparison no change is found.
 		first = cmp.Or(first, compareErr, enterErr)
 		if first != nil && h.now()-start >= h.config.Sweep {
 			break // Redis does not answer, and each portion would wait for it
@@ -81,7 +81,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// owed is in units of 1/Sample of a user: with 10 users and a sample of 30, one is due in every third reconciliation.
+	// owed is in units of 1/Sample of a user: with 10 users and a sample of 30, one user is due in every third reconciliation.
 	h.owed += len(h.order)
 	due := h.owed / h.config.Sample
 	h.owed %= h.config.Sample
@@ -118,8 +118,8 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			h.queue(u)
 		}
 		if u.phase == clean || u.phase == failed {
-			// Renew only the leases of these: a user who is about to be read enters with that read, and must not count as
-			// entered while this Enter is in flight.
+			// Only the leases of clean and failed users are renewed: a user who is about to be read enters with that read, and
+			// must not count as entered while this Enter is in flight.
 			p.enter = h.renewLease(p.enter, u, p.now)
 		}
 		if u.phase == clean || u.phase == rendering { // the others will be read after Versions
@@ -198,10 +198,10 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	return nil
 }
 
-// differs reports whether a user must be read again. n is the version that Redis answered with, and before the user's rendered
+// differs reports whether a user must be read again. n is the version that Redis answered with, and before is the user's rendered
 // version when Redis was asked. A user who was rendered since may correctly be ahead of n; a render in flight restores a lost
-// document by itself. A state that was rendered without Redis may have the document's own version and lack a shared change,
-// whose hint will not come again, so it is read again.
+// document by itself. A state that was rendered without Redis may have the document's own version and lack a shared change, whose
+// hint will not come again, so the user is read again.
 func differs(u *user, n, before uint64) bool {
 	if n == 0 || u.fromClock && n <= u.rendered {
 		return u.phase == clean && u.rendered == before

@@ -42,7 +42,7 @@ func (h *Hub) fire() (wait moment, some bool) {
 	now := h.now()
 	for len(h.timers) > 0 {
 		u := h.timers[0]
-		// The least of all: no other timer is due.
+		// This is the earliest timer: no other timer is due.
 		if u.wakeAt > now {
 			return u.wakeAt - now, true
 		}

@@ -57,8 +57,8 @@ type user struct {
 type stage uint8
 
 const (
-	arrived stage = iota // no render has begun since they arrived; one in flight may have read too early
-	asked                // a render has begun and will bring their first state
+	arrived stage = iota // no render has begun since the watcher arrived; a render in flight may have read too early
+	asked                // a render has begun and will bring the watcher's first state
 	served               // has their first state
 )
 
@@ -97,15 +97,14 @@ func (h *Hub) remove(u *user) {
 	last := len(h.order) - 1
 	h.order[u.place] = h.order[last]
 	h.order[u.place].place = u.place
-	// So that the garbage collector can take it.
+	// Without the pointer the garbage collector can free the user.
 	h.order[last] = nil
 	h.order = h.order[:last]
 	delete(h.users, u.number)
 	h.stopTimer(u)
 }
 
-// join adds a watcher. Their first state is read at once: throttling, which delays the user's other watchers, does not delay
-// it.
+// join adds a watcher. Its first state is read at once: throttling, which delays the user's other watchers, does not delay it.
 func (h *Hub) join(u *user, w *watcher) {
 	if len(u.watchers) == 0 {
 		h.stats.Online++

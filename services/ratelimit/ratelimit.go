@@ -116,8 +116,8 @@ type Limiter struct {
 
 const (
 	shardCount = 64
-	// window is how long one total counts. Spending after the last exchange in a window is never counted by the other nodes:
-	// at most the spending of one exchange in ten.
+	// window is how long one total counts. The other nodes never count the spending after the last exchange in a window: it is at
+	// most the spending of one exchange in ten.
 	window = 10 * time.Second
 )
 
@@ -173,9 +173,9 @@ func (l *Limiter) Take(budget Budget, subject string, amount int) error {
 	return l.TakeAll(subject, Spending{budget, amount})
 }
 
-// TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait until
-// all of them have enough. If a refused request spent a part, a client that retries as advised would on each try spend the
-// budget for which it waits, and would never succeed. Each amount is as for Take.
+// TakeAll spends from all of several budgets of one subject, each named once, or from none of them. RATE_LIMITED says how long to
+// wait until all of them have enough. If a refused request spent a part, a client that retries as advised would on each try spend
+// the budget for which it waits, and would never succeed. Each amount is as for Take.
 func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()

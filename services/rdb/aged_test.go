@@ -95,8 +95,8 @@ func agedHistory(v view, seed uint64) error {
 	return nil
 }
 
-// States of several days may arrive in any order: the count is that of the latest day, and the day on which the next message
-// leaves the count is never too late.
+// States of several days may arrive in any order: the result is the count of the latest day, and the day on which the next
+// message leaves the count is never too late.
 func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
 	v := view{T: t, c: client}

@@ -18,7 +18,7 @@ import (
 // cachePut keeps the newer of two copies.
 var cachePut = loadScript("cache_put")
 
-// The form of a copy's version, and the life of a copy.
+// The constants are the form of a copy's version, and the lifetime of a copy.
 const (
 	versionDigits = 16
 	// copyLifetime frees copies that are no longer in use. Each write starts it again, a read does not: if an expired copy is still
@@ -71,7 +71,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {
-			// One command that failed fails all, so that the caller does not read from SQL one by one.
+			// One failed command fails the whole call, so that the caller does not read from SQL one by one.
 			if err != redis.Nil {
 				return nil, nil, redis.Unavailable(err)
 			}
@@ -101,8 +101,8 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", key, err)
 		}
-		// The version has a fixed width, so that the script compares it as text. A time before 1970 would break that, and counts as
-		// 1970.
+		// The version has a fixed width, so that the script compares it as text. A time before 1970 would have a sign, so it
+		// counts as 1970.
 		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
 		calls = append(calls, redis.Call{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil
@@ -122,7 +122,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 	return err
 }
 
-// parsePostCopy reads a copy of a post; false sends the caller to SQL.
+// parsePostCopy reads a copy of a post. If it returns false, the caller reads SQL.
 func parsePostCopy(epoch string, id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
 	changed, ok := parseCopy(epoch, text, &stored)
@@ -148,7 +148,7 @@ func editedMicros(post services.Post) *int64 {
 	return &edited
 }
 
-// parseUserCopy reads a copy of a profile; false sends the caller to SQL.
+// parseUserCopy reads a copy of a profile. If it returns false, the caller reads SQL.
 func parseUserCopy(epoch string, number services.UserID, text string) (services.User, bool) {
 	var stored userCopy
 	changed, ok := parseCopy(epoch, text, &stored)
@@ -161,7 +161,7 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 	if len(text) <= versionDigits {
 		return changed, false
 	}
-	// Digit by digit: ParseInt takes a sign, which no version has.
+	// The version is read digit by digit: ParseInt takes a sign, which no version has.
 	var micros int64
 	for _, digit := range []byte(text[:versionDigits]) {
 		if digit < '0' || digit > '9' {

@@ -63,7 +63,7 @@ func TestZeroCopiesCostNoRoundTrip(t *testing.T) {
 func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		random := rand.New(rand.NewPCG(1, 3))
-		// Before 1970, near 0, and where the number of digits changes.
+		// The stamps lie before 1970, near 0, and where the number of digits changes.
 		stamps := []int64{-5, 0, 1, 9, 10, 999_999_999_999_999, 1_000_000_000_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, 9_999_999_999_999_999}
 		newest := stamps[len(stamps)-1]
 		for i := range 10 {

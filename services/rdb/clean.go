@@ -14,7 +14,7 @@ import (
 // The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours. The
 // walk only picks keys: the script that drops a key checks it again, because the key may have changed since.
 
-// The scripts of the cleaner: each checks the finding of the walk again before it drops or cuts.
+// Each script of the cleaner checks the finding of the walk again before it drops or cuts.
 var (
 	inboxTrim = loadScript("inbox_trim")
 	userDrop  = loadScript("user_drop")
@@ -104,7 +104,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	if len(owned) == 0 {
 		return found, nil
 	}
-	// A plain pipeline and not Read: a walk must not repair whatever it passes.
+	// This is a plain pipeline and not Read, because a walk must not repair the keys that it passes.
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
 			// The user of such a key need not have a document, so only the key's expiry says whether it is a leftover.
@@ -193,8 +193,7 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	return c.dropped(ctx, userDrop, calls)
 }
 
-// Erase deletes every key of a user, for the removal of the user for good. Unlike DropUsers it checks nothing: the user
-// cannot have come back.
+// Erase deletes every key of a user who is removed for good. Unlike DropUsers it checks nothing: the user cannot have come back.
 func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
 	// Scripts delete mergeKey themselves; it is here for a script that failed midway.
 	keys := append(allKeys(user), profileKey(user), mergeKey(user))

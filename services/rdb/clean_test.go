@@ -275,7 +275,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 		}
 		v.walk(20, func(Findings) {})
 		v.keys(func(key string) { kept[key] = true })
-		// From here on: keys that are to be dropped.
+		// The keys from here on are to be dropped.
 		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
 		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())

@@ -41,7 +41,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
-		// After its first argument a call has two for each state, so a call is full at statesPerCall states.
+		// After its first argument a call has two arguments for each state, so a call is full at statesPerCall states.
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
 			// The first argument is a place for the step of a rebuild, see redis.Chain.
 			calls = append(calls, redis.Call{
@@ -55,8 +55,8 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 	return calls, places
 }
 
-// MembershipParts are the parts of a user's rebuild that write their own states in conversations. They are the same
-// calls as of PutMemberships: the newer state wins, so a message that arrives meanwhile is not lost.
+// MembershipParts are the parts of a user's rebuild that write their own states in conversations. PutMemberships makes the same
+// calls: the newer state wins, so a message that arrives meanwhile is not lost.
 func MembershipParts(states []services.Membership) (parts []redis.Step) {
 	calls, _ := membershipCalls(states)
 	for _, call := range calls {
@@ -82,7 +82,7 @@ func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID)
 // age, "aged on,leaves on" follows.
 func stateText(state services.Membership) string {
 	text := make([]byte, 0, 64)
-	// The order is that of STATE in lib_conversations.lua.
+	// The order is the same as in STATE of lib_conversations.lua.
 	for _, number := range []int64{state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion} {
 		text = append(strconv.AppendInt(text, number, 10), ',')
 	}

@@ -46,7 +46,7 @@ type Document struct {
 	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
 	LiveCount     services.LiveCount          // the node's counts of Hosts at rendering
 	Notifications []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
-	Categories    *services.HostCategories    // the host application's, as they were at the read
+	Categories    *services.HostCategories    // the host application's categories at the time of the read
 	Messages      []services.MessageTypeState // of the configured types, in that order
 	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsFrom
 	DotsSeen      map[string]uint64
@@ -68,7 +68,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		if err == nil {
 			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
 		}
-		// A document of the wrong type is read as for many users, below, which repairs it.
+		// A document of the wrong type is read again below, as for many users: that read repairs it.
 		if !redis.IsWrongType(err) {
 			return nil, redis.Unavailable(err)
 		}

@@ -32,10 +32,10 @@ type keptDocument struct {
 }
 
 const (
-	// The greatest number of documents that are kept. One takes about 1.5 KB.
+	// documentsKept is the greatest number of kept documents. A document takes about 1.5 KB.
 	documentsKept = 10_000
-	// The greatest length, in bytes, of all values of a kept document. Parsed, they take up to three times that, so all kept
-	// documents take at most 60 MB. The document of a user who follows thousands of huge authors is longer.
+	// longestKept is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times that
+	// length, so all kept documents take at most 60 MB. The document of a user who follows thousands of huge authors is longer.
 	longestKept = 2 << 10
 )
 
@@ -94,8 +94,8 @@ func (c *Projections) ForgetDocuments() {
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
 // DocumentsCached is Documents for users who may have been read before on this node: for a kept document it reads from Redis only
-// the fields that show whether the document has changed. A document that has changed costs a second round trip, and is not ready if
-// that fails.
+// the fields that show whether the document has changed. A document that has changed costs a second round trip, and is not ready
+// if the second one fails.
 func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 	for _, text := range texts {
 		length += len(text)
 	}
-	// Copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
+	// Both are copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
 	version, bornStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
 	if document.Ready && length <= longestKept {

@@ -45,8 +45,8 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 		if (a.Post < b.Post) != (entryText(a) < entryText(b)) {
 			t.Fatalf("%+v and %+v sort as %q and %q", a, b, entryText(a), entryText(b))
 		}
-		// The scripts rely on this: an ID followed by "~" sorts after the entries of that ID and before those of the next,
-		// and the sentinel is first.
+		// The scripts rely on this: an ID followed by "~" sorts after the entries of that ID and before the entries of the next
+		// ID, and the sentinel is first.
 		lower, upper := min(a.Post, b.Post), max(a.Post, b.Post)
 		border := lower.String() + "~"
 		if entryText(services.FeedEntry{Post: lower, Author: math.MaxUint32}) >= border || entryText(services.FeedEntry{Post: upper}) <= border {

@@ -56,7 +56,7 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 // ParseHosts parses the texts of HostsRead. A document of another epoch counts as missing, and so does one with a broken
 // field.
 func ParseHosts(texts []string, epoch string) (state HostsState) {
-	// The order is that of HostsRead.
+	// The order is the same as in HostsRead.
 	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}

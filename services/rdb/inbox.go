@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis"
 )
 
-// The scripts of the inbox and of the document's half of the feed.
+// These are the scripts of the inbox and of the document's half of the feed.
 var (
 	inboxAdd    = loadScript("inbox_add")
 	inboxMerge  = loadScript("inbox_merge")
@@ -100,7 +100,7 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 // the result is Same; their inbox is fenced too.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
-	// Without the flag: the deletion must hit the entry, whether it counts or not.
+	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.
 	stem := entryStem(post, author)
 	for i, reader := range readers {
 		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{stem}}
@@ -154,9 +154,9 @@ type InboxPage struct {
 	Day    int64                     // on which the reader was last marked active, since 1970
 }
 
-// Inbox reads up to limit entries with ids below before, newest first, in one round trip. Besides the page it asks for
-// the state of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more),
-// and how many entries are above.
+// Inbox reads up to limit entries with ids below before, newest first, in one round trip. Besides the page it asks for the state
+// of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more), and how many entries
+// are above the page.
 func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
 	if before == services.MaxPostID && limit <= services.Retention {
 		pages, err := c.NewestOfInboxes(ctx, []services.UserID{reader}, []int{limit})
@@ -171,7 +171,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	key := inboxKey(reader)
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
-		// The answers are taken by their positions below.
+		// The code below takes the answers by their positions.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
@@ -225,9 +225,9 @@ func inboxState(fields, first []string, epoch string) (page InboxPage) {
 	return page
 }
 
-// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below what Inbox
-// lists and posts of an inbox that is being built. Without an inbox the result is empty. It reads the whole inbox, so
-// it is for jobs.
+// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below the last one that
+// Inbox lists, and posts of an inbox that is being built. Without an inbox the result is empty. It reads the whole inbox, so it
+// is for jobs.
 func (c *Projections) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// A delivery adds a post to one full inbox. The comparison is the ZADD of the same members alone.
+// A delivery adds a post to one full inbox. The benchmark compares it with a ZADD of the same members alone.
 func BenchmarkDelivery(b *testing.B) {
 	const readers, author = 500, services.UserID(9)
 	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, Shape{})

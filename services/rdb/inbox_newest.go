@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis"
 )
 
-// The reads of the newest entries of an inbox.
+// These are the reads of the newest entries of an inbox.
 var (
 	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see inboxState
 	inboxSentinel = redis.NewRange(0, 0, false)
@@ -22,9 +22,9 @@ func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
 	return ranges
 }
 
-// NewestOfInboxes reads the first page of several readers' inboxes in one round trip: of each reader the newest entries, up
-// to their limit, from 1 to services.Retention. It asks Redis for less than Inbox does: within that limit all entries are
-// listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
+// NewestOfInboxes reads the first page of several readers' inboxes in one round trip: for each reader the newest entries, up to
+// the reader's limit, which is from 1 to services.Retention. It asks Redis for less than Inbox does: within that limit all
+// entries are listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err

@@ -237,7 +237,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
-	// Realistic sizes: IDs of 2026, the greatest author IDs, the longest count.
+	// The sizes are realistic: IDs of 2026, the greatest author IDs, the longest count.
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
 	const most = services.Retention + 32 // posts that an inbox can hold
 	entries := posts(first, first+most-1, counted)
@@ -260,7 +260,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	}
 }
 
-// A user in two conversations who has read an announcement, with unread messages and mentions in both.
+// The user is in two conversations, with unread messages and mentions in both, and has read an announcement.
 func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL()})}

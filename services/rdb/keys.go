@@ -44,8 +44,8 @@ func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
 }
 
-// The parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another version of this
-// program.
+// These are the parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another
+// version of this program.
 const (
 	documentPart = "b"
 	inboxPart    = "i"
@@ -73,8 +73,8 @@ func (k ownedKey) isList() bool {
 	return k.part == inboxPart || registered
 }
 
-// parseKey parses a key's name. cleanable is false for keys that the cleaner leaves alone: those of other programs in the same Redis,
-// and those of onlineSetKey and spendingKey.
+// parseKey parses a key's name. cleanable is false for keys that the cleaner leaves alone: the keys of other programs in the same
+// Redis, and the keys of onlineSetKey and spendingKey.
 func parseKey(name string) (key ownedKey, cleanable bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {

@@ -24,7 +24,7 @@ type layout struct {
 	fields        []string
 	read          *redis.Fields // the read of fields
 	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
-	check         *redis.Fields // the read of checkedFields and those that follow them
+	check         *redis.Fields // the read of checkedFields and the fields that follow them
 	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
 	paired        []bool        // of fields: whether it exists exactly if the field before it does
 	optional      []bool        // of fields: whether it may be absent
@@ -37,12 +37,12 @@ const initialValue = "0"
 // optional is the value at birth of a field that may be absent.
 const optional = "?"
 
-// The fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st and e
-// come first, because it looks at them before all others.
+// plainFields are the fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st
+// and e come first, because parseTexts looks at them before all others.
 var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
 
-// Patterns of Lua for whole values. rebuild_begin compares each field with its pattern: a broken field gets its initial value
-// again, and the rebuild writes its facts.
+// The constants are Lua patterns for whole values. rebuild_begin compares each field with its pattern: a broken field gets its
+// initial value again, and the rebuild writes its facts.
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
 	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
@@ -66,7 +66,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	if expiry.Expires(services.SourceConversations) {
 		register(leavesOnField, initialValue, `^%d+$`)
 	}
-	// From here on the fields have versions. Their order is that of parser.registers.
+	// From here on the fields have versions. Their order is the same as in parser.registers.
 	l.plain = len(l.fields)
 	for _, fixed := range fixedRegisters {
 		birth := initialValue
@@ -79,8 +79,8 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 		register(countsField(category), initialValue, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
 	}
-	// A category of the host application may be new: documents from before lack its fields, which means that they have no
-	// notification of it.
+	// A category of the host application may be new: older documents lack its fields, which means that they have no notification
+	// of it.
 	for _, host := range hosts.All() {
 		counts, newest := hostFields(host.ID)
 		register(counts, optional, countsPattern)
@@ -209,8 +209,8 @@ func (l *layout) parse(values []any, epoch string) Document {
 	return l.parseTexts(texts, epoch)
 }
 
-// parseTexts reads the fields; it may change texts. A missing or broken field, or another epoch, makes the document not ready; it
-// never reads as 0.
+// parseTexts reads the fields; it may change texts. A missing or broken field, or another epoch, makes the document not ready;
+// such a field never reads as 0.
 func (l *layout) parseTexts(texts []string, epoch string) Document {
 	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
 		return Document{}
@@ -335,8 +335,8 @@ func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	return list
 }
 
-// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and older
-// that of all days before these. It stays under 64 bytes, the limit of compact hashes.
+// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and older is
+// the count of all earlier days. It stays under 64 bytes, the limit of compact hashes.
 func countsText(counts services.CategoryCounts) string {
 	text := make([]byte, 0, 64)
 	text = strconv.AppendUint(text, counts.Version, 10)

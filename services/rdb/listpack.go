@@ -2,9 +2,9 @@ package rdb
 
 import "tidings/services/redis"
 
-// Redis stores small collections as listpacks: 300 entries take 10 KB as one and 44 KB otherwise. A document takes 400 bytes
-// as a listpack and 1,000 otherwise. One value above the limit is enough to lose the listpack, and F and L have 12 bytes for
-// each author whose posts are pulled or who hosts shows: the limit set here allows 100 of them.
+// Redis stores small collections as listpacks: 300 entries take 10 KB as one and 44 KB otherwise. A document takes 400 bytes as a
+// listpack and 1,000 otherwise. One value above the limit is enough to lose the listpack, and F and L have 12 bytes for each
+// author whose posts are pulled or who hosts shows: the limit set here allows 100 such authors.
 func init() {
 	redis.KeepCompact("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
 		"if they are less, a full inbox takes about four times the memory, and so does the document of who follows "+

@@ -17,9 +17,9 @@ const (
 	Hosts         NamedField = "L" // authors who have shows
 )
 
-// The format of such a field. It is shared with lib_named.lua.
+// The constants are the format of a field that names authors. lib_named.lua has the same format.
 const (
-	// namedSize is the size of one author in such a field: their ID, and since when they are followed.
+	// namedSize is the size of one author in a field: the author's ID, and since when they are followed.
 	namedSize = 4 + 8
 	// quietBit is set in the time of a host whose shows do not count. No ID has this bit.
 	quietBit = 1 << 63
@@ -59,7 +59,7 @@ func namedText(authors ...services.FollowedAuthor) string {
 	return string(text)
 }
 
-// authorBytes is the beginning of an author's entry in such a field.
+// authorBytes is the beginning of an author's entry in a field that names authors.
 func authorBytes(author services.UserID) string {
 	return namedText(services.FollowedAuthor{Author: author})[:4]
 }

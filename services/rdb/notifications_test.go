@@ -136,8 +136,8 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	})
 }
 
-// A category's newest position is written together with its counts. Without counts it is rightly absent; with them its
-// absence is a loss.
+// A category's newest position is written together with its counts. Without counts the position is rightly absent; with counts
+// its absence is a loss.
 func TestANewestPositionNeedsItsCounts(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
@@ -165,7 +165,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 				v.Errorf("%s, rebuilt: %+v", what, d)
 			}
 		}
-		// The format of an earlier version for a category without notifications.
+		// This is the format of an earlier version for a category without notifications.
 		v.set("HC", Unborn)
 		if d := v.document(); !d.Ready || d.Notifications[1].Newest != 0 {
 			v.Errorf("with a place before all others: %+v", d)

@@ -21,11 +21,11 @@ const OnlineShards = 64
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
-// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It
-// writes twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: all of it
-// ends with the lease.
+// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It writes
+// twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: both records end with the
+// lease.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
-	// By the node's clock and not that of Redis: readers compare the ends with their own clocks.
+	// The end is by the node's clock and not by Redis' clock, because readers compare the ends with their own clocks.
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)

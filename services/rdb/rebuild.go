@@ -90,7 +90,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 			rebuilt.Clamped++
 		}
 	}
-	// An answer of a Redis that is not trusted, or of another epoch, gives no document: the caller reads it again.
+	// An answer of a Redis that is not trusted, or of another epoch, gives no document: the caller reads the document again.
 	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Trusted() == nil {
 		rebuilt.Document = layout.parse(values, c.Epoch())
 	}
@@ -102,7 +102,7 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	steps := slices.Clone(parts)
 	// The merge gets the last step's name: it finds a gap in the chain by asking whether that step was reached.
 	last := redis.Chain(steps)
-	// The order is that of ARGV in rebuild_merge.lua.
+	// The order is the same as in ARGV of rebuild_merge.lua.
 	args := []any{
 		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
 		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...), last,

@@ -92,7 +92,7 @@ func (p *parser) registered(r *Registered) {
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
 func newestField(category services.Category) string { return newestPrefix + string(category[:1]) }
 
-// hostFields are the two fields of a category of the host application, which contain its ID. A document has both, or none of them
+// hostFields are the two fields of a category of the host application, which contain its ID. A document has both, or neither
 // before the first notification.
 func hostFields(id int) (counts, newest string) {
 	return CountsPrefix + strconv.Itoa(id), newestPrefix + strconv.Itoa(id)
@@ -143,7 +143,7 @@ func registerValue(version uint64, parts ...string) string {
 // CategoryRegisters are the versioned fields of one category of notifications. Both have the version of the counts, so
 // they win or lose together.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
-	// The ID and not the name: it is shorter, and a name may be defined again.
+	// The fields have the category's ID and not its name: the ID is shorter, and a name may be defined again.
 	var count, newest string
 	if counts.Host > 0 {
 		count, newest = hostFields(counts.Host)
@@ -213,7 +213,7 @@ func ViewsRegister(state services.ViewsState) Register {
 	return Register{viewsField, registerValue(state.Version, redis.Digits(state.Unread), more)}
 }
 
-// The letters of the modes in the versioned field.
+// The constants are the letters of the modes in the versioned field.
 const (
 	countLetter = 'C'
 	dotLetter   = 'D'

@@ -15,8 +15,8 @@ import (
 // Wholeness is how complete a user's view is.
 type Wholeness int
 
-// The degrees. The next reader of a view that is Absent or Partial rebuilds it; a view with a key of the wrong type stays as it
-// is.
+// The constants are the degrees of wholeness. The next reader of a view that is Absent or Partial rebuilds it; a view with a key
+// of the wrong type stays as it is.
 const (
 	Absent  Wholeness = iota // there is no document
 	Partial                  // something is missing, broken or being built
@@ -32,8 +32,8 @@ type Snapshot struct {
 	Fields    map[string]string    // the document's fields as stored: versioned fields, and fields that only scripts read
 	Entries   []services.FeedEntry // of the inbox, newest first
 	Strays    int                  // members of the inbox that are no entries
-	Floor     services.PostID      // the newest entry ever trimmed from it
-	Unlisted  services.PostID      // the newest counting entry ever trimmed from it
+	Floor     services.PostID      // the newest entry ever trimmed from the inbox
+	Unlisted  services.PostID      // the newest counting entry ever trimmed from the inbox
 	Uncounted services.PostID      // at least the newest listed entry that does not count
 	Removed   time.Time            // stamp of birth or of the last removal
 
@@ -103,7 +103,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 		}
 	}
 	snapshot.Document = l.parse(values, epoch)
-	// A rebuild does not check every state that is stored, so it would not repair this one: the view has to be emptied.
+	// A rebuild does not check every stored state, so it would not repair an unreadable one: the view has to be emptied.
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: WrongType}, nil
 	}
@@ -219,7 +219,7 @@ func (c *Projections) RegisterFields() (fields []string) {
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
 }
 
-// The names and values of versioned fields.
+// These are names and values of versioned fields.
 const (
 	Unborn            = initialValue      // before the first version
 	AnnouncementField = announcementField // announcements and dots

@@ -21,7 +21,7 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 		if ofView {
 			key = DocumentKey(user)
 		}
-		// Several keys of one view are one reset.
+		// Several keys of one view need only one reset.
 		if known[key] {
 			continue
 		}

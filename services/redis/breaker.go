@@ -63,8 +63,8 @@ func (b *breaker) Allow() error {
 	return nil
 }
 
-// ReportResult takes the result of a call. The library does not say which call it was: the oldest running one is assumed. The
-// results of two calls are confused only if a call takes longer than the breaker's pause, which hardly ever happens.
+// ReportResult takes the result of a call. The library does not say which call it was: the breaker assumes the oldest running
+// call. The results of two calls are confused only if a call takes longer than the breaker's pause, which hardly ever happens.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()
 	if len(b.open) == 0 {
@@ -84,7 +84,7 @@ func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false
 	}
-	// These servers answer but serve nobody: to wait for one would cost as much as to wait for an absent server.
+	// These servers answer but serve nobody: waiting for such a server would cost as much as waiting for an absent server.
 	return unreachable(err) || redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") ||
 		redis.HasErrorPrefix(err, "max number of clients reached")
 }

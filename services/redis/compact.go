@@ -33,8 +33,8 @@ func KeepCompact(warning string, settings ...Listpack) {
 	compacts = append(compacts, compactness{settings, warning})
 }
 
-// compactSettings are the configuration lines for the private server, with the old names: every version of redis-server
-// takes these.
+// compactSettings are the configuration lines for the private server, with the old names: every version of redis-server takes the
+// old names.
 func compactSettings() string {
 	var lines strings.Builder
 	for _, need := range compacts {
@@ -45,8 +45,8 @@ func compactSettings() string {
 	return lines.String()
 }
 
-// raiseCompact keeps collections compact on a Redis that this process did not start. A Redis that does not allow it
-// works all the same, at a cost in memory: that is a warning and no error.
+// raiseCompact keeps collections compact on a Redis that this process did not start. A Redis that does not allow this still
+// works, but takes more memory: this is a warning and no error.
 func (c *Client) raiseCompact(ctx context.Context) {
 	// A private server has the settings from its start, and the embedded one has no listpacks.
 	if c.local != nil {

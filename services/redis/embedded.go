@@ -48,14 +48,14 @@ func (s *embeddedServer) tick(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := time.Now()
-			// The time that has really passed: a ticker skips ticks on a busy machine.
+			// The clock advances by the time that has really passed: a ticker skips ticks on a busy machine.
 			s.redis.FastForward(now.Sub(last))
 			last = now
 		}
 	}
 }
 
-// options are those with which a client reaches the server.
+// options returns the options with which a client reaches the server.
 func (s *embeddedServer) options() *redis.Options {
 	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
 }

@@ -23,7 +23,7 @@ import (
 // A node learns of a new lineage before it reads any of its data, because every new connection asks for the lineage. If a
 // connection outlives the change, as one to a promoted replica of a cluster does, Watch notices within a second.
 
-// The limits and the fixed texts of the epoch.
+// The constants are the limits and the fixed texts of the epoch.
 const (
 	epochTrust    = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
 	epochWithin   = 300 * time.Millisecond // how long a rebuild waits for the answer
@@ -51,8 +51,8 @@ type epoch struct {
 	blind sync.Once // logs once that Redis does not report its lineage
 }
 
-// lineage is a master's answer. An earlier question's answer never replaces a later one's: it may come from a server that has
-// died meanwhile.
+// lineage is a master's answer. The answer to an earlier question never replaces the answer to a later one: it may come from a
+// server that has died meanwhile.
 type lineage struct {
 	id   string
 	turn uint64
@@ -147,7 +147,7 @@ func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	text, err := info.Result()
 	var refusal redis.Error
-	// No answer at all: the connection is of no use. A refusal of the question is an answer.
+	// Without any answer the connection is of no use. A refusal of the question is an answer.
 	if err != nil && (!errors.As(err, &refusal) || isOutage(err)) {
 		return "", err
 	}
@@ -203,7 +203,8 @@ func (c *Client) AddrOf(master *redis.Client) string {
 func (c *Client) Epoch() string { return c.epoch.value() }
 
 // EpochToBuild is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
-// Otherwise a node that has not noticed a failover and a node that has would each discard and rebuild the data of the other.
+// Without this question, a node that has not noticed a failover and a node that has would each discard and rebuild the data of
+// the other.
 func (c *Client) EpochToBuild(ctx context.Context) string {
 	if c.mode == modeCluster && !c.epoch.fresh() {
 		done := c.asking.DoChan("", func() (any, error) {

@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// notNowPrefixes begin the answers of a Redis that is there and cannot serve: it is loading, has lost its master, moves a slot
-// or is full. A later attempt may succeed; nothing is wrong with the call.
+// notNowPrefixes begin the answers of a Redis that runs but cannot serve now: it is loading, has lost its master, moves a slot or
+// is full. A later attempt may succeed; nothing is wrong with the call.
 var notNowPrefixes = []string{
 	"LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "BUSY ",
 	"max number of clients reached",

@@ -14,7 +14,7 @@ import (
 	"tidings/services"
 )
 
-// The limits beyond which the examination reports a fault.
+// Beyond these limits the examination reports a fault.
 const (
 	clockTolerance = time.Second           // a node stops taking requests at 2 s
 	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers

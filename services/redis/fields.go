@@ -48,8 +48,9 @@ func OneField(name string) *Fields {
 	return &Fields{commands: commands{args: []any{"HMGET", "", name}}, names: []string{name}}
 }
 
-// ReadFields reads fields of one hash, in their order, Absent for one that it does not have. Concurrent reads share a round trip,
-// with the waits and errors of Shared, at half of its processor time. The texts are appended to into.
+// ReadFields reads fields of one hash, in their order, with Absent for a field that the hash does not have. Concurrent reads
+// share a round trip, with the waits and errors of Shared, at half of the processor time of Shared. The texts are appended to
+// into.
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
 	if c.fields == nil && fields.places == nil {
 		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
@@ -88,7 +89,7 @@ func (f *Fields) texts(into []string, answer Cmder) []string {
 	return into
 }
 
-// Texts appends the values of HMGET, Absent for one that the hash does not have.
+// Texts appends the values of HMGET, with Absent for a field that the hash does not have.
 func Texts(into []string, values []any) []string {
 	for _, value := range values {
 		text, present := value.(string)
@@ -165,7 +166,7 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 	for range f.names {
 		into = append(into, Absent)
 	}
-	// Mostly the fields come in the order in which the document was made, which is that of the names.
+	// Mostly the fields come in the order in which the document was made, which is the order of the names.
 	next := 0
 	for range pairs {
 		var name, value string

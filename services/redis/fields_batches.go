@@ -19,9 +19,9 @@ const (
 	fieldBatch   = 256
 )
 
-// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches under
-// way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next one, with those
-// that wait by then. So the slower the server, the larger the batches.
+// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches
+// under way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
+// together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReads struct {
 	client  redis.UniversalClient
 	readers *guard
@@ -80,12 +80,12 @@ func (r *fieldReads) join(one *fieldRead) {
 		r.mu.Lock()
 	}
 	var room [16]*fieldRead
-	// This read leads a batch of itself and of the waiting reads, those that have waited longest first.
+	// This read leads a batch of itself and of the waiting reads, of which the reads that have waited longest come first.
 	others := min(len(r.waiting), fieldBatch-1)
 	batch := append(append(room[:0], one), r.waiting[:others]...)
 	r.forget(others)
 	r.mu.Unlock()
-	// Deferred: after a panic in a hook, the others must not wait for ever.
+	// The call is deferred, because after a panic in a hook the other reads must not wait for ever.
 	defer r.ended(batch, one)
 	r.send(batch)
 }
@@ -117,10 +117,10 @@ func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
 	}
 }
 
-// forget removes the first of the waiting reads. The lock is held.
+// forget removes the first count waiting reads. The lock is held.
 func (r *fieldReads) forget(count int) {
 	left := copy(r.waiting, r.waiting[count:])
-	// The array is kept for the next reads, without pointers to those that are answered.
+	// The array is kept for the next reads, without pointers to the answered reads.
 	clear(r.waiting[left:])
 	r.waiting = r.waiting[:left]
 }

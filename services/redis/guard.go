@@ -13,7 +13,7 @@ import (
 
 // The pauses after a time-out.
 const (
-	// after the first time-out: a short stall must not send every reader to SQL for long
+	// guardPause is the pause after the first time-out: a short stall must not send every reader to SQL for long.
 	guardPause     = 100 * time.Millisecond
 	guardLongPause = breakerOpen // after a probe that timed out too: the server hangs
 )
@@ -62,9 +62,9 @@ func (g *guard) begin() (probe bool, err error) {
 	return g.probing, nil
 }
 
-// end records the outcome of a read. Each time-out starts a pause, even that of a read that began before the guard tripped:
-// otherwise a read that waited for the same batch would become the probe and wait a second time. Only an answer ends the pause:
-// after a read that its caller cut short, the next read is the probe.
+// end records the outcome of a read. Each time-out starts a pause, even the time-out of a read that began before the guard
+// tripped: otherwise a read that waited for the same batch would become the probe and wait a second time. Only an answer ends the
+// pause: after a read that its caller cut short, the next read is the probe.
 func (g *guard) end(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +77,7 @@ func (g *guard) end(probe, timedOut, answered bool) {
 		g.until = g.now().Add(guardLongPause)
 	case timedOut:
 		g.tripped = true
-		// Never shorter: the pause after a failed probe is the longer one.
+		// The pause never gets shorter: the pause after a failed probe is the longer one.
 		if pause := g.now().Add(guardPause); pause.After(g.until) {
 			g.until = pause
 		}
@@ -126,7 +126,7 @@ func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook guards a pipeline of reads. A refused one was not sent, so each of its commands gets the error here.
+// ProcessPipelineHook guards a pipeline of reads. A refused pipeline was not sent, so each of its commands gets the error here.
 func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		// A pipeline is of one kind, so its first command speaks for all.

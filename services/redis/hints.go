@@ -16,11 +16,11 @@ import (
 	"tidings/services/trace"
 )
 
-// The format of messages, and the times of the connection. Reconciliation finds within a second what a lost hint left
-// behind, so a silence of three seconds costs no more than delay.
+// The constants are the format of messages, and the times of the connection. Reconciliation finds the change of a lost hint
+// within a second, so a silence of three seconds costs only a delay.
 const (
 	hintFormat       = 1    // the first byte of a message
-	causeFormat      = 2    // the first byte of a message with a cause; the cause's length, the cause, and a message without one follow
+	causeFormat      = 2    // the first byte of a message with a cause; the cause's length, the cause, and a message without a cause follow
 	hintsPerMessage  = 4096 // bounds one message to 64 KB
 	hintPing         = time.Second
 	hintSilence      = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
@@ -73,7 +73,7 @@ func (h *hintReceivers) deliver(hints []Hint, cause trace.Cause) {
 }
 
 // PublishHints notifies each node which of its users' documents have changed. This node's own hints are delivered before it
-// returns, even if Redis is unavailable; those for other nodes are one round trip together. The embedded Redis has no other
+// returns, even if Redis is unavailable; the hints for other nodes take one round trip together. The embedded Redis has no other
 // nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
 func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) error {
 	cause := trace.CauseOf(ctx)
@@ -114,8 +114,8 @@ func encodeHints(hints []Hint) []byte {
 	return message
 }
 
-// withCause puts a cause before a message. Without one, as whenever no spans are recorded, the message stays as it is, and nodes
-// of older versions understand it.
+// withCause puts a cause before a message. Without a cause, as whenever no spans are recorded, the message stays as it is, and
+// nodes of older versions understand it.
 func withCause(cause trace.Cause, message []byte) []byte {
 	text := cause.Text()
 	if text == "" {
@@ -126,7 +126,7 @@ func withCause(cause trace.Cause, message []byte) []byte {
 
 // cutCause undoes withCause.
 func cutCause(message string) (cause trace.Cause, rest string) {
-	// A message without a cause stays as it is. So does one whose cause is cut off, which decodeHints refuses.
+	// A message without a cause stays as it is. So does a message whose cause is cut off, which decodeHints refuses.
 	if len(message) < 2 || message[0] != causeFormat || len(message) < 2+int(message[1]) {
 		return trace.Cause{}, message
 	}
@@ -188,16 +188,16 @@ type HintReceiver struct {
 	Resync    func()                                // after every subscription, also the first: hints may have been lost before it
 }
 
-// RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then
+// RunHints receives the hints for this node, and sends the hints of HintLog, until ctx ends or the Client is closed, and then
 // returns nil. It has a connection of its own and reconnects until Redis is back.
 func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Either end, of ctx or of the Client, ends the loop.
+	// The end of ctx and the end of the Client both end the loop.
 	defer context.AfterFunc(c.ctx, cancel)()
 	defer c.hints.add(receiver.Documents)()
-	// There are no hints from others: the embedded Redis has no other nodes, and a node without an ID has no channel. Resync is called all
-	// the same, as after every subscription.
+	// There are no hints from others: the embedded Redis has no other nodes, and a node without an ID has no channel. Resync is
+	// still called, as after every subscription.
 	if c.mode == modeEmbedded || c.id == "" {
 		receiver.Resync()
 		<-ctx.Done()
@@ -221,15 +221,15 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		// Half a second at most: reconciliation, which stands in for hints meanwhile, comes each second.
+		// The pause is half a second at most: reconciliation, which stands in for hints meanwhile, comes each second.
 		pause = min(2*pause, slowestHintPause)
 	}
 	return nil
 }
 
-// listen runs one connection to its end. It returns whether the connection was ever subscribed, and how it ended. It does not
-// use the library's own channel of messages, because that hides the answers to pings, and so a network that swallows
-// everything.
+// listen runs one connection to its end. It returns whether the connection was ever subscribed, and how it ended. It does not use
+// the library's own channel of messages, because that channel hides the answers to pings: without them a network that swallows
+// everything is not noticed.
 func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
 	subscription := c.redis.Subscribe(ctx, hintChannel(c.id), logChannel)
 	defer subscription.Close()

@@ -19,7 +19,7 @@ func UserKey(user services.UserID, part string) string {
 	return string(append(key, part...))
 }
 
-// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and expire. The cleaner drops those that
+// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and expire. The cleaner drops the keys that
 // would never expire.
 type KeyFamily struct {
 	Prefix string                 // before every name
@@ -30,8 +30,8 @@ type KeyFamily struct {
 // keyFamilies are filled by package variables, before main. Nothing changes them afterwards.
 var keyFamilies []KeyFamily
 
-// RegisterKeys registers a family and returns it. It is for package variables, before the first Client; a prefix that is taken
-// panics.
+// RegisterKeys registers a family and returns it. It is for package variables, before the first Client; it panics if the prefix
+// is taken.
 func RegisterKeys(family KeyFamily) KeyFamily {
 	if slices.ContainsFunc(keyFamilies, func(f KeyFamily) bool { return f.Prefix == family.Prefix }) {
 		panic(fmt.Sprintf("redis: the keys %s are registered twice", family.Prefix))
@@ -40,7 +40,8 @@ func RegisterKeys(family KeyFamily) KeyFamily {
 	return family
 }
 
-// FamilyOf is the registered family with the prefix of a key. found is whether its Ours accepts the rest of the key.
+// FamilyOf returns the registered family with the prefix of a key. found reports whether the family's Ours accepts the rest of
+// the key.
 func FamilyOf(key string) (family KeyFamily, found bool) {
 	for _, family := range keyFamilies {
 		if rest, found := strings.CutPrefix(key, family.Prefix); found {

@@ -2,7 +2,8 @@ package redis
 
 import "github.com/redis/go-redis/v9"
 
-// The library's types that callers need. No other package imports the library. A pipeline takes and returns the library's commands.
+// These are the library's types that callers need. No other package imports the library. A pipeline takes and returns the
+// library's commands.
 type (
 	Master             = redis.Client // one server of EachMaster
 	Pipeliner          = redis.Pipeliner

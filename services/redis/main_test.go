@@ -77,7 +77,7 @@ func eachMode(t *testing.T, run func(t *testing.T, mode, url string)) {
 	t.Run("cluster", func(t *testing.T) { run(t, "cluster", redistest.Cluster(t)) })
 }
 
-// The tests' registrations, as an importing package would make them.
+// These are the tests' registrations, made as an importing package makes them.
 var (
 	firstScript  = RegisterScript("test_first", "return 1")
 	secondScript = RegisterScript("test_second", "return ", "2")
@@ -89,7 +89,7 @@ func init() {
 		Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 1200})
 }
 
-// Unregistered scripts of the tests. Each may be repeated, as all scripts may.
+// These scripts of the tests are not registered. Each may be repeated, as all scripts may.
 var (
 	// setScript writes a value and returns it.
 	setScript = NewScript("set", "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")

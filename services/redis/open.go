@@ -193,7 +193,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		c.readers = newGuard(within)
 		c.redis.AddHook(guardHook{c.readers})
 	}
-	// The order of the hooks is that of the package comment.
+	// The order of the hooks is the same as in the package comment.
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
 	// The commands of a batch have keys of many users, which a cluster would have to split again.
@@ -225,8 +225,8 @@ func (c *Client) ready(ctx context.Context) error {
 	return nil
 }
 
-// arrive prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when nothing is
-// awaitsFirstAnswer.
+// arrive prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
+// already.
 func (c *Client) arrive(ctx context.Context) error {
 	if !c.awaitsFirstAnswer.Load() {
 		return nil
@@ -293,7 +293,7 @@ func (c *Client) EmptyOwn(ctx context.Context) (keys int64, err error) {
 	return keys, Unavailable(err)
 }
 
-// Ping asks every master for an answer. Without one it is UNAVAILABLE.
+// Ping asks every master for an answer. If one does not answer, the error is UNAVAILABLE.
 func (c *Client) Ping(ctx context.Context) error {
 	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }

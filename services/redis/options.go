@@ -20,15 +20,15 @@ import (
 // Options select a Redis and its use. The zero value opens a Redis of this process's own.
 type Options struct {
 	// URL names the Redis. "" and "auto" start a private redis-server if one is in PATH, else an embedded one; "private" and
-	// "embedded" require theirs. Others are redis://, rediss:// and unix:// in their usual form,
+	// "embedded" require the server that they name. Other URLs are redis://, rediss:// and unix:// in their usual form,
 	// redis+sentinel://[user:password@]host:port,host:port/MASTER[/db] and redis+cluster://[user:password@]host:port,host:port;
 	// with rediss+ the last two use TLS. The sentinels' own password goes into ?sentinel_username= and ?sentinel_password=.
 	URL string
-	// Node is this node's ID: RunHints receives the hints for it. Without one there are no hints from others.
+	// Node is this node's ID: RunHints receives the hints for it. Without an ID there are no hints from other nodes.
 	Node string
 	// DataDir is the folder in which a private server has its socket; "" is the system's temporary folder.
 	DataDir string
-	// Late accepts a Redis that does not answer yet, also one that stalls after this Client has started it: all calls are
+	// Late accepts a Redis that does not answer yet, also a Redis that stalls after this Client has started it: all calls are
 	// UNAVAILABLE until it answers, and Watch prepares it then.
 	Late bool
 	// Clock is the node's clock; nil is the machine's.
@@ -42,8 +42,8 @@ type Options struct {
 	// PoolSize is how many connections may be in use at once (to each master of a cluster); 0 means 32 for each CPU. RunHints
 	// has one more.
 	PoolSize int
-	// Form names the format of data that a node of another form cannot read: the epoch depends on it too. All nodes need the
-	// same.
+	// Form names the format of data that a node of another form cannot read: the epoch depends on it too. All nodes need the same
+	// Form.
 	Form string
 }
 
@@ -57,22 +57,22 @@ const (
 	modeAuto     = "auto"
 )
 
-// The defaults and limits of connections.
+// The constants are the defaults and limits of connections.
 const (
-	// A reader waits half of this time before they ask SQL: a Redis that hangs must not make a badge slow.
+	// A reader waits half of this time before asking SQL: a Redis that hangs must not make a badge slow.
 	defaultReadTimeout  = 400 * time.Millisecond
 	embeddedReadTimeout = 5 * time.Second
 	dialTimeout         = time.Second
-	poolTimeout         = 100 * time.Millisecond // a longer one only moves the queue from the caller into the pool
+	poolTimeout         = 100 * time.Millisecond // a longer timeout only moves the queue from the caller into the pool
 	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
 	clusterRedirects    = 3
 	connectionsPerCPU   = 32 // with fewer, callers wait for a connection in no order, and some too long
-	// A page of a feed is an answer of a few KB, and a batch of documents is one of about 100 KB.
+	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
 	// A moved slot is asked for at its new place after a pause between these two.
 	minClusterBackoff = 2 * time.Millisecond
 	maxClusterBackoff = 20 * time.Millisecond
-	// For this long after a failure, a cluster's client asks another node where the slots are.
+	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.
 	failingNodeSeconds  = 1
 	sentinelUserParam   = "sentinel_username"
 	sentinelPasswordKey = "sentinel_password"
@@ -97,7 +97,7 @@ type target struct {
 	mode   string
 	single *redis.Options // for the modes single, private and embedded
 	addrs  []string       // sentinels or cluster nodes
-	// Of sentinels alone: the name of the master's group, its database, and the login of the sentinels themselves.
+	// Only a target of sentinels has the name of the master's group, its database, and a login for the sentinels themselves.
 	master           string
 	db               int
 	user, password   string
@@ -106,7 +106,7 @@ type target struct {
 	tls              *tls.Config
 }
 
-// name is the target's addresses for messages, without any secret.
+// name returns the target's addresses for messages, without any secret.
 func (t *target) name() string {
 	if t.single != nil {
 		return t.single.Addr
@@ -149,12 +149,12 @@ func parseSingle(scheme, text string) (*target, error) {
 	return &target{mode: modeSingle, single: options}, nil
 }
 
-// parseSeveral parses the URL of sentinels or of a cluster, which names several hosts: url.Parse does not accept these.
+// parseSeveral parses the URL of sentinels or of a cluster, which names several hosts: url.Parse accepts only one.
 func parseSeveral(scheme, rest string) (*target, error) {
 	hosts, query, path := rest, "", ""
 	hosts, query, _ = strings.Cut(hosts, "?")
 	t := &target{mode: modeCluster}
-	// The last @ ends the login: a password may contain one, though it should be escaped.
+	// The last @ ends the login: a password may contain an @, though it should be escaped.
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
 		// url.Parse decodes a user and a password, but refuses several hosts.
 		login, err := url.Parse("redis://" + hosts[:i] + "@host")
@@ -204,10 +204,10 @@ func (t *target) sentinel(scheme, path, query string) error {
 	return nil
 }
 
-// singleOptions configures the single Redis. It uses RESP2, because the embedded Redis answers it identically and it has no
-// push frames to look for before every answer. The library retries nothing: the breaker and the caller decide.
+// singleOptions configures the single Redis. It uses RESP2, because the embedded Redis answers RESP2 identically, and RESP2 has
+// no push frames to look for before every answer. The library retries nothing: the breaker and the caller decide.
 func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redis.Options {
-	// The URL's own settings for timeouts and pools are overwritten: those of Options hold in every mode.
+	// The URL's own settings for timeouts and pools are overwritten: the settings of Options hold in every mode.
 	r := *from
 	r.Protocol = 2
 	// CLIENT SETINFO on each new connection would tell the server nothing that is needed.

@@ -65,10 +65,11 @@ func (c *commands) put(one *fieldRead) {
 	}
 }
 
-// ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in the
-// order of reads: the values of Fields, Absent for one that a hash does not have, or the members of a Range. The slice of texts is used
-// again for the next key; the texts may be kept. As in Read, keys of the wrong type are emptied and all are read again, before the first
-// call of each. It takes less processor time than Read: the commands are prepared, and texts are cut out of the reply as it came.
+// ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in
+// the order of reads: the values of Fields, with Absent for a field that a hash does not have, or the members of a Range. The
+// slice of texts is used again for the next key; the texts may be kept. As in Read, keys of the wrong type are emptied and all
+// keys are read again, before the first call of each. It takes less processor time than Read: the commands are prepared, and
+// texts are cut out of the reply as it came.
 func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	if c.fields == nil {
 		return c.readEachByValues(ctx, reads, each)

@@ -21,7 +21,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The folder, the times and the settings of a private server. It saves nothing: all of its data is in SQL.
+// The constants are the folder, the times and the settings of a private server. The server saves nothing: all of its data is in
+// SQL.
 const (
 	socketName      = "redis.sock"
 	folderPattern   = "tidings-redis-*"
@@ -36,7 +37,7 @@ const (
 )
 
 // privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run,
-// and nothing on disk. It dies with the process, however that ends (on Linux; elsewhere with Close).
+// and nothing on disk. On Linux it dies with the process, however the process ends; elsewhere it ends with Close.
 type privateServer struct {
 	program  string
 	folder   string
@@ -49,12 +50,12 @@ type privateServer struct {
 	// state decides whether startPrivate or keep reports the first end, so that the error goes out exactly once.
 	state atomic.Int32
 	mu    sync.Mutex
-	// process is the running server, nil between two runs. The lock keeps close from killing one that has just been
+	// process is the running server, nil between two runs. The lock keeps close from killing a server that has just been
 	// replaced.
 	process *os.Process
 }
 
-// The states of a private server: one that ends before its first answer is not restarted.
+// The constants are the states of a private server. A server that ends before its first answer is not restarted.
 const (
 	stateStarting = iota
 	stateReady
@@ -120,7 +121,7 @@ func socketFolder(dataDir string) (string, error) {
 	return "", fmt.Errorf("no folder with a path under %d bytes for the socket of redis-server", longestSocket)
 }
 
-// removeDeadFolders removes the folders of killed processes: those whose socket has no listener.
+// removeDeadFolders removes the folders of killed processes: the folders whose socket has no listener.
 func removeDeadFolders(parent string) {
 	sockets, _ := filepath.Glob(filepath.Join(parent, folderPattern, socketName))
 	// A running server of another process answers, and its folder stays.
@@ -130,15 +131,15 @@ func removeDeadFolders(parent string) {
 			_ = connection.Close()
 			continue
 		}
-		// A socket without a listener belongs to a dead server. Any other error may be that of a server of another
-		// user, which stays.
+		// A socket without a listener belongs to a dead server. Any other error may come from the server of another user: its
+		// folder stays.
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			_ = os.RemoveAll(filepath.Dir(socket))
 		}
 	}
 }
 
-// options are those with which a client reaches the server. They stay the same when the server is restarted.
+// options returns the options with which a client reaches the server. They stay the same when the server is restarted.
 func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }

@@ -14,9 +14,9 @@ import (
 
 // A Redis that is full, read-only or cannot save still answers reads, but each refused write makes its answers older. From the
 // first refusal on it is not trusted: reads are UNAVAILABLE, so that callers answer from SQL and say STALE, until Redis accepts
-// writes again. A probe each second detects a refusal on a node that only reads, and its end.
+// writes again. A probe each second detects a refusal on a node that only reads, and also detects when the refusals end.
 
-// How refusals are probed.
+// The constants say how refusals are probed.
 const (
 	// healedAfter is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
 	healedAfter   = 2
@@ -59,12 +59,12 @@ func (c *Client) noteRefusal(err error) {
 	}
 }
 
-// CheckWrites writes one key on each master: one round trip. It is UNAVAILABLE if one of them refused. The hook has
-// noted the refusal by then; here a success is counted.
+// CheckWrites writes one key on each master: one round trip. The error is UNAVAILABLE if a master refused. The hook has noted the
+// refusal by then; CheckWrites counts a success.
 func (c *Client) CheckWrites(ctx context.Context) error {
 	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {
-			// No expiry: the key is written again and again, and an expiry would be work for Redis.
+			// The key has no expiry: it is written again and again, and an expiry would be work for Redis.
 			p.Set(ctx, key, c.id, 0)
 		}
 	})
@@ -72,7 +72,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 	if err != nil || len(commands) == 0 {
 		return err
 	}
-	// Two in a row: a single success may come from the moment before the next refusal.
+	// Two successes in a row are needed: a single one may come from the moment before the next refusal.
 	if c.refusals.on.Load() && c.refusals.taken.Add(1) >= healedAfter {
 		c.refusals.on.Store(false)
 		c.log.Info("Redis accepts writes again")
@@ -87,7 +87,7 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 		return []string{probeKey}
 	}
 	keys, known := []string{}, map[string]bool{}
-	// Keys are spread at random: 64 of them miss a given one of ten masters about once in a thousand times.
+	// Keys are spread at random: 64 keys miss one of ten masters about once in a thousand times.
 	for i := range probeAttempts {
 		key := probeKey + strconv.Itoa(i)
 		master, err := cluster.MasterForKey(ctx, key)

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Status says what a script did to one projection. The numbers are those of lua/lib.lua.
+// Status says what a script did to one projection. lua/lib.lua has the same numbers.
 type Status int
 
-// The statuses, as the scripts answer them.
+// These are the statuses, as the scripts answer them.
 const (
 	Missing Status = 0 // there is no projection: its next reader builds it
 	Applied Status = 1 // changed; N is the new version

@@ -11,8 +11,8 @@ import (
 	"tidings/services/trace"
 )
 
-// RoundTrips counts how often an operation waited for Redis. A pipeline is one, whatever it contains and however many masters
-// of a cluster it uses at once. It is safe for concurrent use.
+// RoundTrips counts how often an operation waited for Redis. A pipeline is one round trip, whatever it contains and however many
+// masters of a cluster it uses at once. It is safe for concurrent use.
 type RoundTrips struct{ count atomic.Int64 }
 
 // Count is the number of round trips so far.
@@ -27,7 +27,8 @@ func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
 }
 
-// roundTripsChain is a count and the one around it. A round trip adds to both, such as that of a request and that of one of its parts.
+// roundTripsChain is a count and the count around it, such as the count of a part of a request and the count of the request. A
+// round trip adds to both.
 type roundTripsChain struct {
 	own   RoundTrips
 	outer *roundTripsChain
@@ -89,7 +90,7 @@ func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// endSpan ends the span of a round trip. An absent value is no error, and an error may be that of one command of many.
+// endSpan ends the span of a round trip. An absent value is no error, and an error may be the error of one command of many.
 func endSpan(span trace.Span, err error) {
 	if errors.Is(err, redis.Nil) {
 		err = nil

@@ -29,7 +29,7 @@ type Script struct {
 var loaded []*Script
 
 // RegisterScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package
-// variables, before the first Client; a name that is taken panics.
+// variables, before the first Client; it panics if the name is taken.
 func RegisterScript(name string, parts ...string) *Script {
 	if slices.ContainsFunc(loaded, func(s *Script) bool { return s.Name == name }) {
 		panic(fmt.Sprintf("redis: the script %s is registered twice", name))
@@ -39,7 +39,8 @@ func RegisterScript(name string, parts ...string) *Script {
 	return s
 }
 
-// replacing is held to replace a script's text, and to read the texts of all: a Client may be loading them in the background.
+// replacing is held to replace a script's text, and to read the texts of all scripts: a Client may be loading them in the
+// background.
 var replacing sync.RWMutex
 
 // Replace gives the script another text until restore is called: tests inject bugs with it. Nothing may run the script meanwhile.
@@ -76,13 +77,13 @@ type Reply struct {
 }
 
 // Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply for every call.
-// The error is UNAVAILABLE and means that no call at all was answered; a call may have been applied even so. If a master does
+// The error is UNAVAILABLE and means that no call at all was answered; some calls may still have been applied. If a master does
 // not know the script, its whole round trip is sent again: calls may be applied twice.
 func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
 	replies := make([]Reply, 0, len(calls))
 	var failure error
 	answered := false
-	// One part after the other: two at once would take Redis away from others for as long as one large part.
+	// The parts go out one after the other: two at once would keep Redis from other clients for as long as one large part.
 	for start := 0; start < len(calls); start += pipelineCalls {
 		part := calls[start:min(start+pipelineCalls, len(calls))]
 		got, any, err := c.runPart(ctx, s, part)
@@ -106,7 +107,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 // runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
 func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
 	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
-	// All calls of the part are sent again, with the text: it is not known for each whether it has run.
+	// All calls of the part are sent again, with the text: it is not known which of them have run.
 	if missing {
 		c.scriptsMissing()
 		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
@@ -158,8 +159,8 @@ func (c *Client) sendPart(ctx context.Context, count int, queue func(p redis.Pip
 }
 
 // Pipeline sends the commands that fill queues in one round trip (on a cluster one to each master, concurrently). The commands
-// are returned in order, answered or not. The error is the first of theirs, UNAVAILABLE if Redis did not answer. A missing key
-// is not an error of the pipeline, but redis.Nil in its command.
+// are returned in order, answered or not. The error is the first error of a command, and UNAVAILABLE if Redis did not answer. A
+// missing key is not an error of the pipeline, but redis.Nil in its command.
 func (c *Client) Pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
 	commands, err := c.exec(ctx, fill)
 	if err == nil {
@@ -193,8 +194,9 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	return commands, err
 }
 
-// once is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default it
-// tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as lost.
+// once is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default the
+// cluster client tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as
+// lost.
 type once struct{ redis.Cmder }
 
 // NoRetry is the library's interface for such commands.
@@ -237,8 +239,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 	return c.EachMaster(ctx, load)
 }
 
-// EachMaster runs a function on every master: the only one, or those of the cluster concurrently. do must then be safe
-// for that. The error is the first of all.
+// EachMaster runs a function on every master: the only one, or all masters of a cluster concurrently: do must be safe for
+// concurrent use. The error is the first one.
 func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch client := c.redis.(type) {
 	case *redis.ClusterClient:

@@ -21,9 +21,9 @@ type Step struct {
 
 // RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. A
 // step may fail, or be lost, between others that succeed: a later step must not rely on an earlier one without a trace of it in
-// Redis. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are those of the
-// second time: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at all; the
-// steps after it are not sent.
+// Redis. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the answers to
+// the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at all;
+// the steps after it are not sent.
 func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
 	replies := make([]Reply, 0, len(steps))
 	// Parts go out one after the other, because a step may rely on a trace of one before it.
@@ -57,7 +57,7 @@ func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 // Chain numbers steps, whose scripts take the number as the first argument and note it, see note in lua/lib.lua. It returns the
 // last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStep.
 func Chain(steps []Step) (last string) {
-	// At random: the chain of another rebuild of the same user must not continue this one.
+	// The chain is random: the chain of another rebuild of the same user must not continue this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)
 	for i := range steps {
 		last = chain + ";" + strconv.Itoa(i+1)

@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// A step's own error stands in its reply, and the steps around it are applied. The errors are those of Reply.
+// A step's own error stands in its reply, and the steps around it are applied. The errors have the codes of Reply.
 func TestASequenceGoesOnAfterAStepThatFails(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})

@@ -14,7 +14,7 @@ const watchEvery = time.Second
 // accept a write. A late master is prepared first.
 func (c *Client) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
-		// In this order: a late Redis has neither a lineage nor anything to be written before it is prepared.
+		// The order matters: a late Redis has neither a lineage nor anything to be written before it is prepared.
 		for _, check := range []func(context.Context) error{c.arrive, c.CheckEpoch, c.CheckWrites} {
 			if err := check(ctx); err != nil && ctx.Err() == nil {
 				c.log.Debug("a check of the Redis masters failed; it is repeated each second", "error", err)

@@ -59,7 +59,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		if err != nil {
 			return nil, err
 		}
-		// 0 rows: the ref or the object has a row already, or has got one since holderIn.
+		// With 0 rows, the ref or the object has a row already, or has got one since holderIn.
 		labelled, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
 		if err == nil && labelled == 0 {
 			var had []string
@@ -118,8 +118,8 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	return nil, named, err
 }
 
-// OnEdit extends a command that edits an object: it then changes the url and the data of the label too, where they are not
-// nil; "" removes them. The caller has checked them. A command that changes nothing else succeeds if the label changes.
+// OnEdit extends a command that edits an object: it then changes the url and the data of the label too, each unless it is nil; ""
+// removes it. The caller has checked both. A command that changes nothing else succeeds if the label changes.
 func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {

@@ -52,8 +52,8 @@ func commit(ctx context.Context, db *sql.DB, all []*creation) {
 	}
 }
 
-// Of concurrent creates with one ref, in one transaction and in many, only one creates an object. Other creates of its author
-// return that object, and creates of other authors are refused.
+// When many commands create an object with one ref at the same time, in one transaction or in several, only one creates an object.
+// Other commands of that object's author return the object, and commands of other authors are refused.
 func TestOneObjectForARef(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})
@@ -139,8 +139,8 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 	}
 }
 
-// If two creates of one DIRECT conversation with one ref run at the same time, the later one changes nothing. It does not find
-// the ref when it first looks.
+// If two creates of one DIRECT conversation with one ref run at the same time, the later one changes nothing. The later create
+// does not find the ref when it first looks.
 func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})

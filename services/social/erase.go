@@ -12,7 +12,7 @@ import (
 )
 
 // Erase are the steps that undo a user's follows, in both directions. Notifications have a step of their own, which undoes
-// everything that the user caused. The jobs are those of ordinary unfollows, so that the projections of other users follow in the
+// everything that the user caused. The jobs are those of ordinary unfollows, so the projections of other users are updated in the
 // same way.
 var Erase = []erase.Step{
 	people.EraseFollows(true, func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {

@@ -47,7 +47,8 @@ func (c *crowd) couple() couple {
 	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
 
-// drawCouple draws a couple, mostly one of standing: otherwise a command that ends a follow or a restriction would rarely find one.
+// drawCouple draws a couple, mostly one that is in standing. Otherwise a command that ends a follow or a restriction would rarely
+// find one.
 func drawCouple[V any](c *crowd, standing map[couple]V) couple {
 	var all []couple
 	for pair := range standing {
@@ -237,7 +238,7 @@ func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, cou
 	return entries, count
 }
 
-// agree runs all due jobs, and checks that each reader's list and count are those of the model, in Redis and in SQL.
+// agree runs all due jobs, and checks that each reader's list and count, in Redis and in SQL, equal the model's.
 func (c *crowd) agree() {
 	c.t.Helper()
 	c.endMutes()

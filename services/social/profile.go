@@ -12,13 +12,13 @@ func (s *Service) Relations(ctx context.Context, viewer services.UserID, users [
 	return people.Relations(ctx, s.store, viewer, users, s.store.Now())
 }
 
-// Followers reads pages of the users who follow users, by one statement: only followers that the viewer may see. A user who hides from the
-// viewer or blocks them has no followers for the viewer.
+// Followers reads pages of users' followers, by one statement. A page has only followers that the viewer may see. A user who
+// hides from the viewer or blocks them has no followers for the viewer.
 func (s *Service) Followers(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return people.ListFollowers(ctx, s.store, viewer, pages)
 }
 
-// Followees reads pages of the users that users follow, as Followers does. The viewer's own list is whole.
+// Followees is Followers for the users that a user follows. The viewer's own list is complete.
 func (s *Service) Followees(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return people.ListFollowees(ctx, s.store, viewer, pages)
 }

@@ -22,9 +22,9 @@ var verbs = map[services.RestrictionKind]verb{
 	services.Hide:  {"hide posts from", "hidden from"},
 }
 
-// Mute is the command by which another user's posts leave a user's feed, until a time or, with the zero time, until Unmute. A
-// follow stays, and a new one is allowed. Muting again until the same time changes nothing. INVALID for oneself and for a time
-// in the past, CONFLICT beyond the limit.
+// Mute is the command by which another user's posts leave a user's feed, until a time or, with the zero time, until Unmute. An
+// existing follow stays, and a new follow is allowed. Muting again until the same time changes nothing. INVALID for oneself and
+// for a time in the past, CONFLICT beyond the limit.
 func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Command {
 	// Columns are in microseconds: a mute until the same time must compare as equal.
 	until = until.Truncate(time.Microsecond)
@@ -64,7 +64,8 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 }
 
 // HideFrom is the command by which an author hides their posts and shows from another user. Posts and shows no longer notify that
-// user either. A follow stays, and a new one is allowed. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
+// user either. An existing follow stays, and a new follow is allowed. Hiding again changes nothing. INVALID for oneself, CONFLICT
+// beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
@@ -111,7 +112,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					return nil, err
 				}
 			}
-			// A block changes what counts on both sides: each has notifications that the other caused.
+			// A block changes what counts on both sides: each user may have notifications that the other user caused.
 			queued := []jobs.NewJob{notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker)}
 			if s.onBlock != nil {
 				var more []jobs.NewJob
@@ -122,7 +123,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			}
 			return nil, jobs.Enqueue(ctx, tx, queued...)
 		},
-		// Only the blocker's own projections are brought in line before the answer; the jobs do it for the other user.
+		// Only the blocker's own projections are updated before the answer; the jobs update those of the other user.
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
@@ -154,14 +155,14 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// restrict adds a restriction between two users, of which the owner can have at most most of one kind. ErrUnchanged when it exists
-// already with the same end. It returns the follows that a block ended.
+// restrict adds a restriction between two users. The owner can have at most the given number of restrictions of its kind. It
+// returns ErrUnchanged when the restriction exists already with the same end, and otherwise the follows that a block ended.
 func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
-	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that was over at the time of the event must not be extended by it
+	if tx.Dated() != 0 && r.Kind == services.Mute { // the event must not extend a mute that was over by then
 		if err := people.EndMutes(ctx, tx, r.Owner, tx.HappenedAt()); err != nil {
 			return nil, err
 		}
@@ -225,8 +226,8 @@ func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []
 	return people.Hidden(ctx, s.store, viewer, authors)
 }
 
-// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one. more reports
-// whether there are more.
+// Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose Made is below
+// before. more reports whether there are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
 	more = len(list) > limit

@@ -205,7 +205,7 @@ func TestRefusedRestrictions(t *testing.T) {
 	})
 }
 
-// A user can reach each limit and not exceed it. Muting somebody again takes no further place, and is allowed at the limit.
+// A user can reach each limit and not exceed it. Muting a user again does not count again, and is allowed at the limit.
 func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 2)

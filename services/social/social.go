@@ -1,13 +1,13 @@
-// Package social is the commands of users about each other and themselves: follows, mutes, blocks, hides and profiles. The facts
-// are in services/people.
+// Package social has the commands of users about each other and about themselves: follows, mutes, blocks, hides and profiles. The
+// facts are in services/people.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the job. The
 // host application is the authority on users: a user exists once the application names them, or once their own token first asks.
 // Nothing else creates users.
 //
-// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueue queues three jobs: the feed's, the
-// notification's and that of the followee's mode. After the commit Reconcile writes the follower's own feed, so that they read
-// their own change; if it fails, the answer comes from SQL and the job repairs the feed.
+// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueue queues three jobs: one for the feed, one
+// for the notification and one for the followee's mode. After the commit Reconcile writes the follower's own feed, so that they
+// read their own change; if it fails, the answer comes from SQL and the job repairs the feed.
 //
 // On failure: a command is committed whole or not at all. A restriction that Redis does not show yet already holds for every read
 // from SQL.
@@ -64,7 +64,7 @@ type Service struct {
 	onBlock       BlockHook
 }
 
-// New makes the service. It registers nothing: jobs of follows are those of fan-out.
+// New makes the service. It registers nothing, because fan-out registers the jobs of follows.
 func New(cfg Config) *Service {
 	const many = 10_000
 	return &Service{
@@ -85,7 +85,7 @@ func (s *Service) Number(ctx context.Context, key string) (services.UserID, erro
 }
 
 // Make finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
-// users. INVALID for a text that is not a key, CONFLICT for one that is being erased.
+// users. INVALID for a text that is not a key, CONFLICT for the key of a user who is being erased.
 func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
@@ -121,11 +121,12 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
-// meetAtOnce is how many users one transaction of Meet creates: others who create users wait for it.
+// meetAtOnce is how many users one transaction of Meet creates: other transactions that create users wait for it.
 const meetAtOnce = 2000
 
-// Meet creates the users, among some, that do not exist, so that Number then knows all of them. It skips invalid keys, and the keys
-// of users who are being erased, which it returns. It is for ingest: one transaction for each 2,000 new users of a request.
+// Meet creates those of the users with these keys that do not exist, so that Number then knows all of them. It skips invalid keys.
+// It also skips the keys of users who are being erased, and returns these keys. It is for ingest: one transaction for each 2,000
+// new users of a request.
 func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
@@ -256,7 +257,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 }
 
 // SetFollowMode is the command that sets which items of a followee count for the follower. All items stay in the follower's lists.
-// Those that are still unseen count again when the mode allows it. CONFLICT without a follow.
+// Unseen items count again when a later mode allows it. CONFLICT without a follow.
 func (s *Service) SetFollowMode(follower, followee services.UserID, mode services.FollowMode) *jobs.Command {
 	return &jobs.Command{
 		Name: "setFollowMode", Actor: follower,
@@ -282,8 +283,8 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 	}
 }
 
-// FollowsInMode lists the users that a user follows in another mode than FollowAll, by their IDs, the greatest first: at most
-// limit of those below one ID, and whether there are more.
+// FollowsInMode lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
+// limit users with an ID below before. more reports whether there are more.
 func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
 	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
 	more = len(list) > limit

@@ -54,7 +54,7 @@ func (n node) unchanged(what string, cmd *jobs.Command) {
 	}
 }
 
-// A follow shows in the feed before it is answered; so does its end.
+// The feed shows a follow and its end before the command is answered.
 func TestAFollowIsSeenAtOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -125,7 +125,8 @@ func TestTheDefaultLimit(t *testing.T) {
 	}
 }
 
-// Posts from after the follow count. After an unfollow and a new follow, only those from after the new follow do.
+// A follower's count has only posts from after the follow. After an unfollow and a new follow, it has only posts from after the
+// new follow.
 func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)

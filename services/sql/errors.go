@@ -39,8 +39,8 @@ func Fault(what string, err error) error {
 	return fmt.Errorf("store: %s: %w", what, err)
 }
 
-// unavailable reports whether an error means that the engine did not do the work. Errors of the network and of the
-// driver are of many types; those of the engines have codes.
+// unavailable reports whether an error means that the engine did not do the work. Errors of the network and of the driver are of
+// many types; errors of the engines have codes.
 func unavailable(err error) bool {
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,
@@ -97,15 +97,15 @@ func busy(err error) bool {
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process stood still and its
-// next statement came too late. Nothing of the transaction stands, and the same work may well succeed when repeated.
+// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process paused and its
+// next statement came too late. The transaction has no effect, and the same work is likely to succeed when repeated.
 func conflicting(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong)
 }
 
-// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, nothing of the transaction
-// stands. If COMMIT was sent, the outcome is unknown.
+// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, the transaction has no
+// effect. If COMMIT was sent, the outcome is unknown.
 func lost(ctx context.Context, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))

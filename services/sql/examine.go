@@ -66,7 +66,7 @@ func (x *examination) check(bad bool, severity services.Severity, text, advice s
 	x.add(severity, text, advice)
 }
 
-// postgresFacts reads in one row all that is asked of the server: settings, rights and the time.
+// postgresFacts reads everything about the server in one row: settings, rights and the time.
 const postgresFacts = `SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only') = 'on', current_setting('fsync') = 'on', current_setting('max_connections')::int,
 	has_schema_privilege(current_schema(), 'CREATE'), pg_encoding_to_char(encoding), (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
@@ -79,7 +79,7 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	var standby, readOnly, synced, creates bool
 	var now int64
 	asked := x.clock.Now()
-	// An error of this query ends the examination, since nothing more can be asked; a fault in its answer does not.
+	// An error of this query ends the examination, since nothing more can be asked. A fault that the answer shows does not end it.
 	err := s.db.QueryRowContext(ctx, postgresFacts).Scan(&version, &name, &standby, &readOnly, &synced, &most, &creates, &encoding, &now)
 	if err != nil {
 		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")

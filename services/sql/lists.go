@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// MostHidden is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many the page is
-// short, and reports that more follows.
+// MostHidden is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many rows
+// the page is short, and reports that more follows.
 const MostHidden = services.Retention
 
 // ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
@@ -59,8 +59,8 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// UserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first, followed
-// by those of the item, and return the item and its position, or 0 for no item.
+// UserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first,
+// followed by pointers for the item, and return the item and its position, or 0 for no item.
 func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPage]services.UserList[T], error) {

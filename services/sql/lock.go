@@ -11,7 +11,7 @@ import (
 )
 
 // lockFile makes this process the only user of the SQLite file at path. The kernel releases the lock when the process ends,
-// however it ends. The file FILE.lock itself stays, since removing it would let two processes in.
+// however it ends. The file FILE.lock itself stays, since removing it would let two processes lock the database.
 func lockFile(path string) (io.Closer, error) {
 	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 var migrations embed.FS
 
 // migrate brings the tables up to date. Nodes that start together take turns. Each migration is a transaction of its own: if one
-// fails, the earlier ones stand, and the next start continues there.
+// fails, the earlier ones stay applied, and the next start continues with the failed one.
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	steps, err := s.Dialect.steps(db)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// keysMigration is the version of the migration that copies the keys of imported objects to their refs. It is not SQL alone,
-// because SQL cannot check whether a key is a valid ref: an import allowed any text. Other keys stay in the column import_key,
-// which nothing else reads but the export.
+// keysMigration is the version of the migration that copies the keys of imported objects to their refs. It is written in Go,
+// because SQL cannot check whether a key is a valid ref: an import allowed any text as a key. Other keys stay in the column
+// import_key, which nothing else reads but the export.
 const keysMigration = 75
 
 // importedTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
@@ -29,8 +29,8 @@ func (d dialect) migrations() goose.ProviderOption {
 	}}, nil))
 }
 
-// keysToRefs copies the keys that are valid refs, except those that other objects already have as their refs. Ingest created those other
-// objects beside the import, and they keep their refs.
+// keysToRefs copies the keys that are valid refs, except those that other objects already have as their refs. Ingest created those
+// other objects, and they keep their refs.
 func keysToRefs(ctx context.Context, r Runner) error {
 	for _, t := range importedTables {
 		keys := AdHoc("the keys of "+t.table, fmt.Sprintf(`SELECT import_key FROM %s WHERE import_key <> ''`, t.table))
@@ -55,8 +55,8 @@ func keysToRefs(ctx context.Context, r Runner) error {
 		if err != nil {
 			return err
 		}
-		// Both statements leave out a ref that is taken. Labelled objects go first: the second statement then finds their
-		// rows and leaves them.
+		// Both statements skip a ref that is taken. Labelled objects go first, so that the second statement finds their rows in refs
+		// and skips them.
 		for _, st := range []Statement{name, label} {
 			if _, err := r.Run(ctx, st, invalid); err != nil {
 				return err

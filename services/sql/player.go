@@ -20,13 +20,13 @@ type answer struct {
 	err     error
 }
 
-// step is a statement that a function ran, with its answer as far as it is known.
+// step is a statement that a function ran, with its answer if it is known.
 type step struct {
 	name, text string
 	args       []any
 	answer     *answer // nil: not known yet
 	believed   bool    // the answer comes from the last pass
-	certain    bool    // the answer is an error that came when everything before it was settled, so the statement is not sent again
+	certain    bool    // the answer is an error that came after everything before the statement was settled, so the statement is not sent again
 }
 
 // same reports whether a function runs this statement again, with the same arguments.
@@ -86,8 +86,8 @@ func (p *player) next(text string, args []any, rows bool) answer {
 		p.steps = append(p.steps, now)
 		return got
 	}
-	// If the function ran the same statement in the last pass, the answer is that of the last pass. An error is certain only if
-	// nothing before it can change.
+	// If the function ran the same statement in the last pass, it gets the answer of the last pass. An error is certain only if no
+	// earlier answer can change.
 	if n := len(p.steps); n < len(p.before) && p.before[n].same(text, args) {
 		had := p.before[n]
 		failed := had.answer != nil && had.answer.err != nil

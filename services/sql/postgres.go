@@ -34,7 +34,7 @@ const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 // server.
 const idleConnections = 5 * time.Minute
 
-// openPostgres connects and brings the tables up to date. What was opened is closed again on an error.
+// openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	s.beats.SetMaxOpenConns(1)
 	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
-	// As many idle as open ones: a burst must not pay for a new connection, which takes some round trips.
+	// As many idle connections as open ones: a burst must not pay for a new connection, which takes some round trips.
 	s.db.SetMaxIdleConns(cfg.MaxConns)
 	s.db.SetConnMaxIdleTime(idleConnections)
 	s.Runner.db = pool{s.db}
@@ -84,7 +84,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	if err := s.db.PingContext(ctx); err != nil {
-		// A server that answers and refuses says why: a wrong password, a database that is not there.
+		// A server that answers with a refusal gives the reason: a wrong password, a database that does not exist.
 		if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(refusal.Code, "57P") {
 			return services.Errorf(services.Unavailable, "the %s: the server refuses: %s (%s)", s.name, refusal.Message, refusal.Code)
 		}

@@ -15,10 +15,10 @@ import (
 )
 
 // An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on, the DB reports
-// that it takes no writes, until a test write, which Watch makes each second, succeeds. Only a real write can tell: a node that
-// does not write learns nothing, and an update that matches no row proves nothing.
+// that it takes no writes, until a test write, which Watch makes each second, succeeds. Only a real write can tell: without
+// a write a node learns nothing, and an update that matches no row proves nothing.
 
-// probeTime is longer than a caller would wait: a disk that has just got room may be slow.
+// probeTime is longer than a caller would wait, because a disk that has just got free space may be slow.
 const (
 	watchEvery = time.Second
 	probeTime  = 5 * time.Second
@@ -67,7 +67,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	// SQLite's log may have filled the disk. It is copied into the file only after a commit, and no commit fits any more.
+	// SQLite's log may have filled the disk. The log is copied into the file only after a commit, and no commit fits any more.
 	if _, err := s.EmptyLog(ctx); err != nil {
 		s.log.Debug("the write-ahead log cannot be emptied", "error", err)
 	}

@@ -53,7 +53,7 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	if err != nil {
 		return Fault(st.name, err)
 	}
-	// An error of the rows is that of Err below; Close only gives the connection back.
+	// Err below returns an error of the rows; Close only gives the connection back.
 	defer rows.Close()
 	for rows.Next() {
 		// A scan may itself return an error with a meaning, which Fault leaves as it is.
@@ -158,7 +158,7 @@ func mayWrite(ctx context.Context) error {
 // pool reads from PostgreSQL, whose driver keeps prepared statements itself.
 type pool struct{ db *sql.DB }
 
-// query counts against LimitReads: each is a round trip.
+// query counts against LimitReads: each query is a round trip.
 func (p pool) query(ctx context.Context, text string, args []any) (found, error) {
 	if err := mayRead(ctx); err != nil {
 		return nil, err
@@ -242,8 +242,8 @@ func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, err
 }
 
-// timely applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's
-// whole transaction, and with it the other callers of the group.
+// timely applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's whole
+// transaction, and with it the work of the other callers in the group.
 func timely(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return ctx, err

@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// SQLite keeps the bytes of deleted rows until it needs their space, in the free parts of pages and in free pages. It can overwrite them at
-// each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor rows deleted before
-// secure_delete was switched on. So ordinary writes overwrite no deleted bytes. Scrub overwrites all of them when a user has to be
-// forgotten.
+// SQLite keeps the bytes of deleted rows until it needs their space, in the free parts of pages and in free pages. It can
+// overwrite them at each deletion (secure_delete). But secure_delete does not overwrite the copies that are left when SQLite moves
+// rows within a page or splits a page, nor rows that were deleted before it was switched on. So ordinary writes overwrite no
+// deleted bytes, and Scrub overwrites all of them when a user has to be forgotten.
 //
-// Scrub works on parts of scrubPages pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the bytes
-// that belong to nothing (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages in which
-// such bytes are not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that is not
-// understood with certainty is left alone: it is bad to keep a deleted name, but worse to lose a row.
+// Scrub works on parts of scrubPages pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the unused
+// bytes (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages in which such bytes are
+// not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that is not understood with
+// certainty is left alone: it is bad to keep a deleted name, but worse to lose a row.
 
 // Scrubbed is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
 type Scrubbed struct {
@@ -25,8 +25,8 @@ type Scrubbed struct {
 	Pages int   // pages in which deleted data was found
 }
 
-// ErrUnknownPages is the error of Scrub for a file whose pages it does not understand with certainty: one of 128 GiB or more, one
-// with auto_vacuum, and one whose list of free pages is not as it should be.
+// ErrUnknownPages is the error of Scrub for a file whose pages it does not understand with certainty: a file of 128 GiB or more,
+// with auto_vacuum, or with a damaged list of free pages.
 var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
 
 // Damage describes the first fault of a SQLite file, "" for none. It reads the whole file. A damaged file must not be scrubbed: its
@@ -35,7 +35,7 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	if s.Dialect != SQLite {
 		return "", nil
 	}
-	// 1 is the number of faults after which it stops: one is enough.
+	// 1 is the number of faults after which the check stops: one is enough.
 	rows, err := s.db.QueryContext(ctx, `PRAGMA quick_check(1)`)
 	if err != nil {
 		return "", Fault("check the file", err)
@@ -53,11 +53,11 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 }
 
 // Scrub overwrites the data that deleted and changed rows have left in the next part of a SQLite file, which begins after the page
-// with the number after. It reads while the writer works, and writes the pages that have such data, a few at a time. A page that is
-// not as it should be is left alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
+// with the number after. It reads while the writer works, and writes the pages that have such data, a few at a time. A malformed
+// page is left alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
 //
-// When SQLite moves rows to another page, deleted data may move with them, so one round can miss it while others write. A second
-// round finds it. The old content of a page is in the write-ahead log until EmptyLog.
+// When SQLite moves rows to another page, deleted data may move with them, so one round can miss that data while others write. A
+// second round finds it. The old content of a page is in the write-ahead log until EmptyLog.
 func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
 	if s.Dialect != SQLite {
 		return part, nil
@@ -72,7 +72,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
 		left, err = leftIn(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
 	}
-	// The snapshot ends before the writes: it would keep the log from being emptied.
+	// The snapshot ends before the writes, because it would keep the log from being emptied.
 	if err = errorsOf(err, read.Rollback()); err != nil {
 		return part, Fault("scrub", err)
 	}
@@ -93,8 +93,9 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 // Scrubs reports whether Scrub does anything: on SQLite.
 func (s *DB) Scrubs() bool { return s.Dialect == SQLite }
 
-// EmptyLog copies SQLite's write-ahead log into the file and truncates it, between two transactions. false: a reader, such as a backup,
-// still needs a part of the log, or another process holds a lock; try again later. On PostgreSQL it does nothing and returns true.
+// EmptyLog copies SQLite's write-ahead log into the file and truncates it, between two transactions. It returns false if a reader,
+// such as a backup, still needs a part of the log, or if another process holds a lock; try again later. On PostgreSQL it does
+// nothing and returns true.
 func (s *DB) EmptyLog(ctx context.Context) (emptied bool, err error) {
 	if s.Dialect != SQLite {
 		return true, nil
@@ -125,7 +126,7 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 	return stopped == 0 && rows.Err() == nil, Fault("empty the log", rows.Err())
 }
 
-// The limits of a part: the pages that are read, and those that one transaction reads again and writes.
+// The numbers of pages that a part has, and that one transaction reads again and writes.
 const (
 	scrubPages  = 1024
 	scrubWrites = 32 // rows with long overflow chains delay other writes most: 385 ms was seen with 128
@@ -212,15 +213,15 @@ func overwrite(ctx context.Context, q queryer, numbers []int64) error {
 	})
 }
 
-// scrubbedPage is a page whose deleted data is overwritten.
+// scrubbedPage is a page with its deleted data overwritten.
 type scrubbedPage struct {
 	number int64
 	data   []byte
 }
 
-// scrubbed finds the pages with deleted data among the given ones and their overflow pages. found gets the number of the given page
-// (for an overflow page, that of its row's page) and the page with the data overwritten. It is called after all pages are read:
-// SQLite must not write a table that it reads.
+// scrubbed finds the pages with deleted data among the given ones and their overflow pages. scrubbed calls found with the number
+// of the given page (for an overflow page, the page of its row) and with the page in which the data is overwritten. It calls found
+// only after all pages are read: SQLite must not write a table that it reads.
 func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
@@ -238,7 +239,8 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 		clean(number, number, data, holes)
 	})
 	for err == nil && len(chains) > 0 { // each turn reads the next page of every chain
-		// The chains by their next page, because the pages come in no order. In an undamaged file two chains never share a page.
+		// waiting maps the next page of each chain to the chain, because the pages come in no order. In an undamaged file two chains
+		// never share a page.
 		waiting, next := map[int64]chain{}, []int64{}
 		for _, c := range chains {
 			waiting[c.next] = c

@@ -16,9 +16,9 @@ import (
 //	          a hole, up to where the content begins
 //	content   cells and free blocks in any order; a free block is a hole behind its first 4 bytes
 //
-// A cell is a row, or a key with the page below it. What does not fit into the page is in a chain of overflow pages,
-// each of which begins with the number of the next. Pages that belong to no tree are in a list of trunk pages, each of
-// which names some free ones.
+// A cell is a row, or a key with the page below it. The bytes of a cell that do not fit into the page are in a chain of overflow
+// pages, each of which begins with the number of the next page. Pages that belong to no tree are in a list of trunk pages, each of
+// which lists some free pages.
 
 // fileFormat describes the pages of a file.
 type fileFormat struct {
@@ -30,7 +30,7 @@ type fileFormat struct {
 	counted     int64          // pages that the list should have
 	listed      int64          // pages that it has
 	trunks      map[int64]bool // pages that list the free pages
-	first, last int64          // the pages that free covers
+	first, last int64          // the range of pages that free is about
 	free        map[int64]bool // free pages from first to last
 }
 
@@ -38,8 +38,8 @@ type fileFormat struct {
 // an overflow page begins with a page number, and the first byte of that number is then below that of any tree page.
 const maxFilePages = 1 << 25
 
-// known reports whether the pages of the file are understood; otherwise nothing of it may be touched. Before head has
-// read the first page it is false.
+// known reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false until
+// head has read the first page.
 func (f *fileFormat) known() bool {
 	return f.usable > 0 && !f.maps && !f.damaged && f.pages < maxFilePages
 }
@@ -81,7 +81,7 @@ func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	return next
 }
 
-// hole is an unused part of a page: the bytes from offset from up to, but without, offset to.
+// hole is an unused part of a page: the bytes from offset from to offset to, which is not included.
 type hole struct{ from, to int }
 
 // chain is the rest of a row that does not fit into its page: the next overflow page, and how many bytes of the row are
@@ -92,8 +92,8 @@ type chain struct {
 	left int
 }
 
-// follow reads the next overflow page of a chain, and returns the chain behind it. Behind the last page it has no next
-// page, and the rest of the last page is a hole.
+// follow reads the next overflow page of a chain, and returns the rest of the chain. After the last page the rest has no next
+// page, and the unused part of the last page is a hole.
 func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
 	if c.left > usable-4 {
 		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
@@ -112,8 +112,8 @@ const (
 	tableLeaf   = 13
 )
 
-// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none: if two
-// of its cells or free blocks overlap, or one lies outside of the content, nothing of the page is touched.
+// holes finds the holes of a page, and the chains that begin in it. A malformed page has none: if two of its cells or free blocks
+// overlap, or if one lies outside of the content, the page is not changed.
 func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	switch {
 	case f.trunks[number]:
@@ -130,7 +130,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 		cells = 12
 	case indexLeaf, tableLeaf:
 	default:
-		return nil, nil // an overflow page, one of a list, or page 1, which has the names of the tables only
+		return nil, nil // an overflow page, a page of the free list, or page 1, which has only the names of the tables
 	}
 	// The header has the first free block, the number of cells, and where the content begins; 0 means 65,536.
 	block, count, content := number16(data[1:]), number16(data[3:]), number16(data[5:])
@@ -143,7 +143,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	}
 	// The bytes between the pointers to the cells and the content are unused.
 	holes := []hole{{end, content}}
-	// Each byte of the content is taken once. Two parts that overlap show damage, and nothing is touched then.
+	// Each byte of the content is taken once. If two parts overlap the page is damaged, and is not changed.
 	used := usedBytes{make([]bool, f.usable), content}
 	for block != 0 {
 		if block < content || block+4 > f.usable {
@@ -175,11 +175,11 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 // usedBytes are the bytes of a page that belong to a row or a free block. Where two of these overlap the page is damaged.
 type usedBytes struct {
 	used    []bool
-	content int // where the first of them can begin
+	content int // where the first row or free block can begin
 }
 
-// take marks the bytes from offset from up to, but without, offset to. It returns false if one of them is marked already, or lies
-// before the content or behind the usable bytes.
+// take marks the bytes from offset from to offset to, which is not included. It returns false if one of them is marked already, or
+// lies before the content or behind the usable bytes.
 func (b usedBytes) take(from, to int) bool {
 	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
@@ -191,7 +191,7 @@ func (b usedBytes) take(from, to int) bool {
 }
 
 // cell returns the number of bytes that a cell takes in its page, and the chain of the bytes that do not fit there. size is 0 if
-// the cell is not as it should be.
+// the cell is malformed.
 func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if at+4 > f.usable {
 		return 0, c

@@ -66,7 +66,7 @@ func (f *scrubFile) text(of string) string {
 	return strings.Repeat(of, 1+length/len(of))
 }
 
-// change is a random change. Most rows have no mark, and stay when the marked ones are deleted.
+// change is a random change. Most rows have no mark, and are kept when the marked rows are deleted.
 func (f *scrubFile) change() string {
 	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
 	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.last+1)
@@ -85,8 +85,8 @@ func (f *scrubFile) change() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// at is the position that the mark must have in the name of a row that gets a text: 1 if the text is the mark, else 0 (no mark). So
-// marked texts are only in marked rows.
+// at is the position of the mark in the names of the rows that may get the text: 1 if the text is the mark, else 0, which means no
+// mark. So marked texts are only in marked rows.
 func (f *scrubFile) at(of string) int {
 	if of == mark {
 		return 1
@@ -286,7 +286,7 @@ func TestEmptyLogWaitsForNoReader(t *testing.T) {
 	}
 }
 
-// On PostgreSQL there is nothing to do, and a closed database is refused.
+// On PostgreSQL a scrub does nothing, and a closed database is refused.
 func TestScrubElsewhere(t *testing.T) {
 	db := sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)})
 	if part, err := db.Scrub(t.Context(), 0); part != (sql.Scrubbed{}) || err != nil || db.Scrubs() {

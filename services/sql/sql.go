@@ -1,13 +1,13 @@
-// Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the facts and their
-// statements are those of the packages above it.
+// Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the packages above it have the facts
+// and their statements.
 //
 // It guarantees that a write that was answered is on disk, that a transaction is stored whole or not at all, and that
 // both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one suite of tests.
 // Times are kept to the microsecond. It is safe for concurrent use.
 //
-// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and nothing is half-done; a
-// commit whose answer was lost may or may not stand, so a repeated write has to be harmless. When the process dies, everything
-// answered before stands. A second process on a SQLite file is refused with CONFLICT.
+// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and no transaction is half
+// done. A commit whose answer was lost may or may not have happened, so a repeated write has to be harmless. When the process
+// dies, every write that was answered is kept. A second process on a SQLite file is refused with CONFLICT.
 //
 // A Statement is written once and translated for each engine (dialect.go). Reads go through the Runner of DB. Writes go
 // through Write and WriteAll, which take functions: an engine decides how many share a transaction, and may run a
@@ -74,8 +74,8 @@ type DB struct {
 	writing sync.WaitGroup
 }
 
-// Open opens the database and brings its tables up to date. INVALID for a malformed URL; CONFLICT for a SQLite file that
-// another process has open, and for a database that is newer than this program; UNAVAILABLE for one that cannot be reached or
+// Open opens the database and brings its tables up to date. INVALID for a malformed URL; CONFLICT for a SQLite file that another
+// process has open, and for a database that is newer than this program; UNAVAILABLE for a database that cannot be reached or
 // opened. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// The tokens of a process begin with a random text, so that it can tell its own leases from those of the process
@@ -116,7 +116,7 @@ func (s *DB) open(ctx context.Context, cfg Config) error {
 func (s *DB) Close() error {
 	s.mu.Lock()
 	closed := s.closed
-	// From here on begin refuses: writing can only fall.
+	// From here on begin refuses writes, so the counter writing can only fall.
 	s.closed = true
 	s.mu.Unlock()
 	if closed {
@@ -126,7 +126,7 @@ func (s *DB) Close() error {
 	return s.release()
 }
 
-// release closes what was opened, the last first, and returns the first error.
+// release closes everything that was opened, the lock last, and returns the first error.
 func (s *DB) release() error {
 	var first error
 	keep := func(err error) {
@@ -156,7 +156,7 @@ func (s *DB) begin() error {
 	if s.closed {
 		return services.Errorf(services.Unavailable, "the database is closed")
 	}
-	// Under the lock: Close has not begun to wait yet.
+	// The lock is held, so Close has not begun to wait yet.
 	s.writing.Add(1)
 	return nil
 }

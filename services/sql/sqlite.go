@@ -47,7 +47,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 			_ = s.release() // the error of opening is the one that matters
 		}
 	}()
-	// First the lock: a second process must not even migrate.
+	// The lock comes first: a second process must not even migrate.
 	if s.lock, err = lockFile(path); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return openFault(path, err)
 	}
-	// A reader that waits for the disk must not keep others from pages in memory: there are twice as many readers as processors.
+	// There are twice as many readers as processors, so that readers that wait for the disk do not delay reads of pages in memory.
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)
@@ -104,8 +104,8 @@ func sqliteDSN(path, mode string, pragmas []string) string {
 // name of the URL.
 func uriPath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
-// openFault adds the name of the file to an error of opening it. INVALID is for the operator to mend; UNAVAILABLE may
-// pass.
+// openFault adds the name of the file to an error of opening it. The operator has to correct an INVALID error; an UNAVAILABLE
+// error may pass.
 func openFault(path string, err error) error {
 	if err == nil {
 		return nil

@@ -13,25 +13,25 @@ import (
 	"tidings/services"
 )
 
-// The functions of a batch run one after the other, and on PostgreSQL each statement of each would wait for its answer:
-// thousands of round trips. So a batch goes out in passes. A pass runs every function as far as answers are known, sends the
-// statements of all of them, in the order of the functions, in one round trip, and reads the answers. The next pass rolls it
-// back and repeats it with the answers of the pass before. When the functions, run with the answers of a pass, issue exactly
-// the statements of that pass, the result is the same as if they had run one by one, and it is committed.
+// The functions of a batch run one after the other, and on PostgreSQL each statement of each would wait for its answer: thousands
+// of round trips. So a batch goes out in passes. A pass runs every function as far as answers are known, sends the statements of
+// all of them, in the order of the functions, in one round trip, and reads the answers. The next pass rolls this pass back and
+// repeats it with the answers. When the functions run with the answers of a pass and issue exactly the statements of that pass,
+// the result is the same as if they had run one by one, and it is committed.
 //
 // A function does not wait for a statement that only changes rows: its count is guessed, and checked afterwards. Where functions
 // need rows, a long batch prefetches them: it asks for these rows alone, and does not repeat the statements before them, so the
 // answers are guesses too. A long batch begins with a short pass and some prefetches. Then the statements of most functions are
-// known, and the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those
-// before it. A wrong guess costs a pass and is never committed.
+// known, and the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of the
+// functions before it. A wrong guess costs a pass and is never committed.
 //
 // Two functions that each read a row and then write another take two round trips; one by one they would take four and more:
 //
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
-// If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, with a
-// savepoint after it, and a third pass sends f2 alone.
+// If f1 has written b, the second answer to f2's read differs from the first, and f2's write may differ too. Then f1 is final,
+// with a savepoint after it, and a third pass sends f2 alone.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
 // statement. The rows that it locks stay locked, so that other transactions that keep changing the same rows cannot delay the
@@ -41,7 +41,7 @@ const (
 	maxAlone  = 4
 )
 
-// script records the steps of a function's last run. For a final function these are the statements that stand in the transaction.
+// script records the steps of a function's last run. The steps of a final function are its statements in the transaction.
 type script struct {
 	steps   []step
 	waits   bool // the run ended because it needs the answer of its last step
@@ -66,9 +66,9 @@ type together struct {
 
 	base       int  // functions before it are final: they are settled and a savepoint follows them
 	cut        int  // the next pass puts a savepoint before this function
-	placed     bool // the last pass placed that savepoint, and it is not the base
+	placed     bool // the last pass placed a savepoint, and base has not moved to it
 	begun      bool // the transaction has begun
-	committing bool // COMMIT may have been sent: after an error nobody knows whether the transaction stands
+	committing bool // COMMIT may have been sent: after an error the outcome of the transaction is unknown
 	aborted    bool // an error of a statement ended the last round trip
 	prefetched int  // the number of prefetches of the whole batch
 	passes     int  // the number of passes since base last moved
@@ -76,8 +76,8 @@ type together struct {
 	singly     bool // each further function runs alone; also set when a statement could not be sent, so that only its own function fails
 }
 
-// tryTogether runs the functions of a batch in one transaction. again is as in tryPostgres: one function that PostgreSQL aborted in favour of
-// another transaction is enough.
+// tryTogether runs the functions of a batch in one transaction. again is as in tryPostgres. It is true if PostgreSQL aborted just
+// one of the functions in favour of another transaction.
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 		// The transaction begins with the first pass, so that BEGIN needs no round trip of its own.
 		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
-		// The ends are one more function, which runs after all others and sees what they have kept.
+		// The ends are one more function, which runs after all others and gets the values that these have kept.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
 		errs, err = t.run(ctx, last)
@@ -160,7 +160,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		t.store.callOnSignal()
 	}
 	errs = make([]error, end)
-	// The tracer of a test hears each statement once, however many passes sent it.
+	// The tracer of a test gets each statement once, however many passes sent it.
 	for i, script := range t.scripts {
 		if i < end {
 			errs[i] = script.failed
@@ -185,8 +185,8 @@ func (t *together) conflict() error {
 	return nil
 }
 
-// play runs the functions that are not final with the answers known so far. After a prefetch it runs only those that waited, which have new
-// answers, and the last function, since the others may have kept more for the ends.
+// play runs the functions that are not final with the answers known so far. After a prefetch it runs only the functions that
+// waited, because they have new answers, and the last function, because the others may have kept more values for the ends.
 func (t *together) play(prefetched bool) {
 	var all []kept
 	sure := true // all functions before are final or settled
@@ -232,8 +232,8 @@ func (t *together) playOne(i int, p *player) (now script) {
 		now.kept = t.tx.kept
 	}
 	now.idle, now.undone = !p.changed(), before.undone
-	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes
-	// stand, or are undone if it failed.
+	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes are
+	// in the transaction, or are undone if it failed.
 	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))
 	now.settled = sent && !now.waits && p.believes()
 	return now
@@ -262,8 +262,9 @@ func (t *together) id(function, call int, next func() services.PostID) services.
 	return t.ids[call][function]
 }
 
-// settle makes those functions final that are settled and followed by a savepoint. It reports whether all are settled in a
-// transaction that can be committed: one that the last pass aborted needs another pass, without the failing statement.
+// settle makes the functions before the savepoint of the last pass final if all of them are settled. It reports whether all
+// functions are settled in a transaction that can be committed: a transaction that the last pass aborted needs another pass,
+// without the failing statement.
 func (t *together) settle() bool {
 	first := t.base
 	for first < len(t.scripts) && t.scripts[first].settled {

@@ -15,8 +15,8 @@ import (
 // functions wait for, or one function statement by statement. The meaning of the answers for the functions is in together.go and
 // player.go.
 
-// Long batches run one after the other, on all nodes: they hold locks of many rows for several passes, and two that share some of them,
-// such as likes of one post, would wait for each other, change each other's answers, and so take many passes more.
+// Long batches run one after the other, on all nodes: they hold locks of many rows for several passes. Two batches that share
+// rows, such as likes of one post, would wait for each other, change each other's answers, and so take many more passes.
 const (
 	longBatch   = 32                    // functions; a batch with more is long
 	longBatches = "7305534180022318195" // the key of their lock: no other part of the program uses such locks
@@ -29,16 +29,16 @@ func (t *together) undoLastPass() []string {
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
-	// The savepoint of the last pass hides that of the base, and must be released before a rollback to the base.
+	// The savepoint of the last pass hides the savepoint of the base, and must be released before a rollback to the base.
 	case t.placed:
 		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
 	}
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// How often a long batch prefetches. The first prefetches lead most functions to their ends. After them a pass advances as many
-// functions as a prefetch, and checks others in the same round trip, so a prefetch saves time only when there is nothing to check.
-// Short batches have too little to repeat, and a prefetch locks rows in another order than a pass does.
+// These limits say how often a long batch prefetches. The first prefetches lead most functions to their ends. After that a pass
+// advances as many functions as a prefetch, and also checks guesses in the same round trip, so a prefetch saves time only when
+// there is nothing to check. Short batches have too little to repeat, and a prefetch locks rows in another order than a pass does.
 const (
 	firstPrefetches = 3
 	maxPrefetches   = 6 // so that a batch takes hardly more round trips than without them
@@ -68,8 +68,8 @@ func (t *together) send(ctx context.Context, r *roundTrip) error {
 	return err
 }
 
-// prefetches makes prefetches as long as they save time. The first round trip is a pass: there is nothing to repeat yet, and its answers are
-// no guesses.
+// prefetches makes prefetches as long as they save time. The first round trip of a batch is a pass: it has nothing to repeat yet,
+// and its answers are no guesses.
 func (t *together) prefetches(ctx context.Context) error {
 	if len(t.fns) <= longBatch {
 		return nil
@@ -87,7 +87,7 @@ func (t *together) prefetches(ctx context.Context) error {
 	return nil
 }
 
-// weigh counts the functions that wait for rows, each of which is a statement of a prefetch, and the statements of a pass.
+// weigh counts the statements of a prefetch, one for each function that waits for rows, and the statements of a pass.
 func (t *together) weigh() (waiting, all int) {
 	for _, script := range t.scripts[t.base:] {
 		all += len(script.steps)
@@ -103,9 +103,9 @@ func (t *together) onlyWaits() bool {
 	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
 }
 
-// prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it costs only
-// these statements. The answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those
-// of the last pass. The next pass undoes the prefetch and checks the answers.
+// prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it
+// costs only these statements. The answers are guesses: the writes of the function itself and of the functions before it may not
+// have been sent, or may be the writes of the last pass. The next pass undoes the prefetch and checks the answers.
 func (t *together) prefetch(ctx context.Context) error {
 	r := &roundTrip{}
 	for _, script := range t.scripts[t.base:] {
@@ -137,15 +137,15 @@ func (t *together) pass(ctx context.Context) error {
 		return err
 	}
 	mark := &step{}
-	// Final functions are in the transaction already: only those from base on are sent.
+	// Final functions are in the transaction already: only the functions from base on are sent.
 	for i := t.base; i < len(t.scripts); i++ {
 		// All functions before this one were settled. If they still are after this pass, they become final.
 		if i == t.cut && i > t.base {
 			r.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
-		// A function that fails is undone alone: its statements stand behind a savepoint of their own. If it changed no row, it is not
-		// undone: that would only release its locks, which may as well be held until the commit, as those of the other functions are.
+		// A function that fails is undone alone, so a savepoint comes before its statements. If it changed no row, it is not undone:
+		// that would only release its locks, and locks may be held until the commit, as the locks of the other functions are.
 		script.undone = script.failed != nil && !script.idle
 		if script.undone {
 			r.queue(nil, savepoint)
@@ -187,8 +187,8 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 		if got.err != nil {
 			server, ok := errors.AsType[*pgconn.PgError](got.err)
 			_, unsent := errors.AsType[pgx.ErrPreprocessingBatch](got.err)
-			// The whole transaction is lost: by the connection, a conflict, a statement of the batch itself, or a statement whose function
-			// is not known, because all were prepared before the first was run.
+			// The whole transaction is lost: by the connection, a conflict, a statement of the batch itself, or a statement whose
+			// function is not known, because all statements were prepared before the first one was run.
 			if !ok || unsent || step == nil || conflicting(got.err) || unavailableState(server.Code) {
 				_ = results.Close() // the error is known already
 				return Fault("run a batch", got.err)
@@ -215,7 +215,7 @@ func (t *together) alone(ctx context.Context) error {
 		return err
 	}
 	t.begun, t.aborted, t.placed = true, false, false
-	// Its predecessors are final, so its answers are too: nobody can change the rows that it has locked.
+	// The functions before this one are final, so its answers are final too: nobody can change the rows that it has locked.
 	i := t.base
 	p := &player{live: func(text string, args []any) answer {
 		batch := &pgx.Batch{}
@@ -237,7 +237,7 @@ func (t *together) alone(ctx context.Context) error {
 	if conflicting(now.failed) {
 		return now.failed
 	}
-	// The new savepoint stands behind the function: no later rollback reaches it.
+	// The new savepoint comes after the function, so no later rollback undoes the function.
 	end := []string{release, "SAVEPOINT batch"}
 	if now.failed != nil {
 		end = append([]string{undo}, end...)

@@ -31,13 +31,13 @@ type Tx struct {
 	Runner
 }
 
-// maxAhead is the longest time that the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond. If
-// they are further ahead, the clock was set back, and transactions follow the clock again.
+// maxAhead is the longest time that the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond.
+// If the times are further ahead, the clock was set back, and transactions follow the clock again.
 const maxAhead = time.Second
 
 // newTx makes a transaction of some functions. Transactions' times go back only if the clock was set back by more than maxAhead.
-// The times of a batch are later than all before, and each of its functions has a microsecond of its own; two single functions may
-// share one.
+// The times of a batch are later than all times that were given before, and each of its functions has its own microsecond. Two
+// single functions may share a microsecond.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	// No lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
 	began := Micros(s.Now())
@@ -77,9 +77,9 @@ func (tx *Tx) ReadClock(read func() time.Time) time.Time {
 }
 
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn rolls everything back and is returned
-// as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx and variables that it
-// sets afresh, and it must not call the DB. UNAVAILABLE when the engine did not do it; after a lost connection the commit
-// may stand all the same.
+// unchanged; a panic also rolls everything back and becomes INTERNAL. fn may run more than once, so it must touch only tx and
+// variables that it sets afresh, and it must not call the DB. UNAVAILABLE when the engine did not do the work; after a lost
+// connection the transaction may be committed all the same.
 func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
 }
@@ -100,7 +100,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 		fns = added.wrap(ctx, fns)
 		defer func() { added.note(errs) }()
 	}
-	// The span is that of the caller's wait: on SQLite several callers share one transaction.
+	// The span covers the caller's wait: on SQLite several callers share one transaction.
 	ctx, span := trace.Start(ctx, "sql", "transaction")
 	span.Count(len(fns))
 	if s.Dialect == SQLite {
@@ -126,7 +126,7 @@ func repeat(err error, n int) []error {
 const writeTries = 6
 
 // writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with
-// one side of a deadlock. It also repeats them after this process stood still, and after a connection was lost before COMMIT.
+// one side of a deadlock. It also repeats them after this process paused, and after a connection was lost before COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
@@ -163,8 +163,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryPostgres runs one function in a transaction. again is true when nothing of it stands and it may well succeed when repeated, except on
-// the last try.
+// tryPostgres runs one function in a transaction. again is true when the transaction had no effect and is likely to succeed when
+// repeated, except on the last try.
 func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, !last && (conflicting(err) || lost(ctx, err)) }
 	// Read committed: each statement sees what is committed by then. A statement locks the rows that it reads if they must
@@ -183,7 +183,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	if err := tx.runEnds(ctx); err != nil {
 		return end(err)
 	}
-	// After a lost connection nobody knows whether the transaction stands: UNAVAILABLE says no more than that.
+	// After a lost connection it is unknown whether the transaction was committed. UNAVAILABLE does not say either.
 	err = dbTx.Commit()
 	if err == nil && tx.signal {
 		s.callOnSignal()
@@ -199,13 +199,13 @@ const (
 	release   = "RELEASE SAVEPOINT part"
 )
 
-// part runs one function with a savepoint around it. failed is its own error; err is an error of the whole transaction, of
-// which nothing stands then.
+// part runs one function with a savepoint around it. failed is the function's own error. err is an error of the whole transaction,
+// which then has no effect.
 func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
-	// What a failed function kept for the end of the transaction goes with its writes.
+	// Values that a failed function kept for the end of the transaction are dropped with its writes.
 	before := len(tx.kept)
 	failed = s.call(fn, tx)
 	if failed != nil {
@@ -217,9 +217,9 @@ func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err 
 	return failed, tx.control(ctx, release)
 }
 
-// Attempt runs fn as a part of the transaction: an error of fn rolls back what fn did and nothing else, and is returned
-// as failed. err is an error of the transaction: return it. PostgreSQL refuses every statement after a failed one until
-// a savepoint is rolled back to, so this is the only way to go on after an error of a statement.
+// Attempt runs fn as a part of the transaction: an error of fn rolls back only the work of fn, and is returned as failed. err is
+// an error of the transaction: return it. PostgreSQL refuses every statement after a failed one until a savepoint is rolled back
+// to, so this is the only way to go on after an error of a statement.
 func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) {
 	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
 		return nil, err

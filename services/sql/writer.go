@@ -33,13 +33,13 @@ const (
 	lockTries = 100
 )
 
-// writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, each caller within
-// savepoints of their own, so that many callers share one wait for the disk. It never waits for more to come: while one
-// group is written the next one gathers. Short and long requests have a queue each, see fewFunctions.
+// writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, with a savepoint for each
+// function, so that many callers share one wait for the disk. It never waits for more to come: while one group is written the next
+// one gathers. Short and long requests have a queue each, see fewFunctions.
 //
 // A request passes through three functions. write queues it and waits; gather takes it, unless its caller has given up; attempt
-// runs its functions and commits them with those of the group. Either the caller or the writer sets its flag taken first, so its
-// functions either run and are waited for, or never run.
+// runs its functions and commits them with those of the group. The caller and the writer both try to set its flag taken, and only
+// the first succeeds. So the functions either run while the caller waits, or never run.
 type writer struct {
 	store *DB
 	db    *sql.DB
@@ -53,7 +53,7 @@ type writer struct {
 
 // request is one caller's functions.
 type request struct {
-	// ctx bounds the wait for the turn, and with its deadline each statement: see timely.
+	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see timely.
 	ctx   context.Context
 	fns   []func(*Tx) error
 	size  int // how much of groupSize it takes: the number of its functions, or more
@@ -123,7 +123,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		// The writer skips it when its turn comes.
+		// The writer skips the request when its turn comes.
 		if r.taken.CompareAndSwap(false, true) {
 			return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
 		}
@@ -175,7 +175,7 @@ func next(first, second chan *request) (r *request, from chan *request) {
 			}
 		}
 	}
-	// One is closed, so the other one is or will be. The requests in them are still to be written.
+	// One queue is closed, so the other one is closed or will be. The requests that are left in both queues must still be written.
 	for _, queue := range []chan *request{first, second} {
 		if r, open := <-queue; open {
 			return r, queue
@@ -194,7 +194,7 @@ func gather(first *request, queue chan *request) []*request {
 			size += r.size
 		}
 	}
-	// Without a limit of its own a group would grow with the load, and so would the wait of those behind it.
+	// Without a limit a group would grow with the load, and so would the wait of the requests behind it.
 	take(first)
 	for size < groupSize {
 		select {
@@ -211,7 +211,7 @@ func gather(first *request, queue chan *request) []*request {
 }
 
 // commit writes a group and answers its callers. When SQLite drops the whole transaction, as it does when the disk is full, the
-// group is tried again caller by caller, so that only those fail that cannot succeed.
+// group is tried again caller by caller, so that only callers that cannot succeed get an error.
 func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
 		return
@@ -225,7 +225,7 @@ func (w *writer) commit(group []*request) {
 		}
 		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
 		_ = w.control("ROLLBACK")
-		// All of the group fail: nobody knows which function it was.
+		// All requests of the group fail, because it is unknown which function it was.
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
 			r.end()
@@ -289,8 +289,8 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 	}
 }
 
-// attempt runs one transaction. broken is true when SQLite dropped it before its end, and nothing of it stands. An
-// error of the commit itself is final: whether it stands is not known, so it is not tried again.
+// attempt runs one transaction. broken is true when SQLite dropped the transaction before its end, so that it has no effect. An
+// error of the commit itself is final: its outcome is unknown, so the transaction is not tried again.
 func (w *writer) attempt(group []*request) (broken bool) {
 	fail := func(err error) {
 		_ = w.control("ROLLBACK") // there may be nothing left to roll back
@@ -338,8 +338,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	return false
 }
 
-// gaveUp is the reason why SQLite dropped a whole transaction. The function's own error tells it: later statements only find
-// that there is no transaction any more.
+// gaveUp is the reason why SQLite dropped a whole transaction. The function's own error names the reason: later statements only
+// find that there is no transaction any more.
 func gaveUp(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed

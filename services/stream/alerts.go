@@ -11,12 +11,12 @@ import (
 
 // items are the items that explain the difference of two states. The zero value is for a difference without items.
 type items struct {
-	news []Cause          // of parts that rose or moved, by an item newer than any that was reported
-	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
+	news []Cause          // the newest items of parts that rose or moved, if they are newer than any reported item
+	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: a part is absent if none of its items alerts any more
 }
 
-// alerts reports whether items of a part alert the user: only those of parts that are in the total do. Mentions are in the total
-// with the messages. A part that is only shown, such as a dot, is no reason to wake a phone.
+// alerts reports whether items of a part alert the user: only items of parts in the total do. Mentions are in the total with the
+// messages. A part that is only shown, such as a dot, is no reason to wake a phone.
 func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
 
 // fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
@@ -32,9 +32,9 @@ func (s State) fallen(before State) (parts []Part) {
 	return parts
 }
 
-// stillUnread are those alerts of the state before whose items are still unread. An item was read if its part shows nothing, or
-// fell and has only older items. The alert before it then counts again, for readers who have not heard of it. left has the newest
-// items of the parts that fell.
+// stillUnread are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or
+// fell and has only older items. The part's alert before it then counts again, for readers who did not get that alert. left has
+// the newest items of the parts that fell.
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
 	for name, alert := range before.Alerts {
@@ -42,8 +42,8 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 		if !s.alerts(part) {
 			continue
 		}
-		// A part that did not fall is believed to have its item: to look up every part for every change would cost a read
-		// of SQL each time.
+		// A part that did not fall is assumed to still have its item: to look up every part for every change would cost a read of SQL
+		// each time.
 		if part.Value < before.of(alert.Source, alert.Part).Value {
 			newest, some := left[name]
 			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
@@ -76,7 +76,7 @@ func (s State) Alert(after uint64) *Cause {
 	return s.NewestOf(func(services.Source, string) bool { return true }, after)
 }
 
-// Loud is the version that last brought something that alerted the user and is unread, 0 for none.
+// Loud is the version of the last alert whose item is unread, 0 for none.
 func (s State) Loud() (version uint64) {
 	for _, alert := range s.Alerts {
 		version = max(version, alert.Seq)

@@ -19,12 +19,13 @@ const (
 	alertFor    = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
 )
 
-// compared is a due user with what the comparison found. A failed one keeps its mark and is tried again.
+// compared is a due user with what the comparison found. If the comparison failed, the user's mark stays and the user is tried
+// again.
 type compared struct {
 	dueUser
 	before Change // its Seq is 0 without one
 	state  State
-	items  items // those that explain the difference
+	items  items // the items that explain the difference
 	differ bool
 	next   time.Time // when time alone changes the badges
 	failed error
@@ -90,7 +91,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
 		// Compute both faces now: an earlier version of the program may have stored the face, in another form.
 		one.differ = one.state.face() != one.before.State.face()
-		// A user without a change so far, and with nothing to show, needs none.
+		// A user without a change so far, and with nothing to show, needs no change.
 		if one.before.Seq == 0 && one.state.empty() {
 			one.differ = false
 		}
@@ -99,7 +100,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		}
 		group.Go(func() error {
 			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
-			one.differ = one.differ || len(one.items.news) > 0 // the numbers are the same, and something new is behind them
+			one.differ = one.differ || len(one.items.news) > 0 // the numbers may be the same, but there is a new item
 			return nil
 		})
 	}
@@ -134,7 +135,8 @@ func (h horizon) of(source services.Source) time.Time {
 }
 
 // record writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
-// again meanwhile has to wait like everybody: without that, a user who is marked all the time would be compared all the time.
+// again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
+// time.
 func (s *Service) record(ctx context.Context, found []compared) error {
 	written := 0
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
@@ -144,7 +146,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 				written++
 			}
 		}
-		// First the head, whose row is the lock: a writer that was deposed learns it before it writes anything.
+		// The head comes first, because its row is the lock: a deposed writer gets an error before it writes anything.
 		head, err := raise(ctx, tx, s.token, written)
 		if err != nil {
 			return err
@@ -190,7 +192,8 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 	return err
 }
 
-// settle writes the changes, removes marks that are done with, and moves those that wait. A mark that rose since it was read is left alone.
+// settle writes the changes, removes the settled marks, and moves the delayed ones to later times. A mark that rose since it was
+// read is left alone.
 func settle(ctx context.Context, tx *sql.Tx, changes [][]any, settled, delayed sql.Rows) error {
 	if _, err := tx.Insert(ctx, putChanges, changes); err != nil {
 		return err

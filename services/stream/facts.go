@@ -17,13 +17,13 @@ var (
 		`ON CONFLICT (user_number) DO UPDATE SET marks = stream_due.marks + 1,
 			due_at = CASE WHEN stream_due.due_at < excluded.due_at THEN stream_due.due_at ELSE excluded.due_at END`)
 
-	// The longest due first, so that nobody waits behind a crowd that comes later.
+	// Users who have been due for the longest time come first, so that nobody waits behind users who become due later.
 	listDue = sql.NewStatement("due users of the change stream", `SELECT user_number, marks FROM stream_due WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
 
 	// For metrics: the backlog, and its age.
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
-	// Only where no mark came since: otherwise the change behind it would be lost.
+	// Only marks that have not risen since: otherwise the change behind a newer mark would be lost.
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 
@@ -79,8 +79,8 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, which must be sorted and distinct. A user who is due earlier keeps that time. The order is that of locks,
-// because jobs mark users at the same time.
+// mark marks users, which must be sorted and distinct. A user who is due earlier keeps that time. Their order is the order of
+// locks, because several jobs mark users at the same time.
 func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
 	for i, user := range users {
@@ -118,7 +118,7 @@ func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, e
 	return waiting, now.Sub(sql.FromMicros(first.Int64)), nil
 }
 
-// lease makes the holder of a token the writer, unless another node is. Calling it again prolongs the lease.
+// lease makes the holder of a token the writer, unless another node is the writer. Calling it again prolongs the lease.
 func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())
@@ -164,7 +164,7 @@ func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to place) error 
 	return err
 }
 
-// Head is the position of the last change ever written; began is when the first was, the zero time if none was.
+// Head is the position of the last change ever written; began is when a node first became the writer, the zero time if none did.
 func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
 	var us int64
 	_, err = s.db.One(ctx, readHead, nil, &head, &us)
@@ -229,8 +229,8 @@ func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[servic
 	return found, err
 }
 
-// Forget removes everything that the stream holds of a user, and answers how many rows. Readers no longer see the user, and the
-// gap in the order reveals nothing.
+// Forget removes everything that the stream holds of a user, and returns the number of rows. Readers no longer see the user, and
+// the gap in the order reveals nothing.
 func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	for _, st := range []sql.Statement{forgetDue, forgetChanges} {
 		n, err := tx.Run(ctx, st, user)

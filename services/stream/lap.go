@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// sooner is how much sooner than Config.Lap a lap begins because of a shared change: by default 5 s after the lap before began.
+	// sooner divides Config.Lap: after a shared change a lap begins a twelfth of it after the last lap began, by default 5 s.
 	sooner = 12
 	// rest is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
 	// of one processor.
 	rest = 4
 )
 
-// lap is a walk over all active users, which finds changes that have no write for each user. It is in the writer's memory:
+// lap is a walk over all active users, which finds changes that are not written for each user. It is in the writer's memory:
 // another writer begins a lap of its own.
 type lap struct {
 	running bool
@@ -61,7 +61,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 		err = s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, differ, tx.Now) })
 	}
 	if err == nil {
-		// Not before the marks are written: an error repeats this part.
+		// The place moves only after the marks are written, so that an error repeats this part.
 		s.lap.after = users[len(users)-1]
 		s.lap.worked += s.cfg.Clock.Now().Sub(now)
 	}
@@ -83,8 +83,8 @@ func (s *Service) lapDue(now time.Time) bool {
 	return since >= s.cfg.Lap || since >= s.cfg.Lap/sooner && (l.again || s.cfg.Applied() != l.applied)
 }
 
-// differing lists those users whose badges differ from their last change, or cannot be read: as marked users these are tried again. It
-// takes no lock: they are compared again before anything is written.
+// differing lists the users whose badges differ from their last change or cannot be read. The caller marks them, and marked users
+// are compared again before anything is written, so differing takes no lock.
 func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
 	// Read the faces before the badges: a change that is written in between then only looks like a difference, and costs a
 	// comparison. In the other order a difference could be missed.
@@ -107,15 +107,15 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 			differ = append(differ, user)
 		}
 	}
-	// As in compare: an engine that is away marks nobody.
+	// As in compare, nobody is marked while an engine does not answer.
 	if failures > 0 && failures == len(users) && !s.readable(ctx) {
 		return nil, err
 	}
 	return differ, nil
 }
 
-// readable reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without it, one user whose
-// badges cannot be counted would stop the comparison whenever no other user is due.
+// readable reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without this check, one
+// user whose badges cannot be counted would stop the comparison whenever no other user is due.
 func (s *Service) readable(ctx context.Context) bool {
 	_, errs := s.cfg.Peek(ctx, []services.UserID{0})
 	return errs[0] == nil

@@ -20,7 +20,7 @@ type world struct {
 	*peopletest.Bundle
 	mu     sync.Mutex
 	likes  map[services.UserID]int
-	facts  map[services.UserID]uint64 // set: likes are site messages, whose facts have this version
+	facts  map[services.UserID]uint64 // for a user in it, likes are site messages, whose facts have this version
 	items  map[services.UserID]services.Item
 	nextAt map[services.UserID]time.Time
 	failed map[services.UserID]error

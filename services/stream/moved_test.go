@@ -37,8 +37,9 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// A user who read an item and got another one between two comparisons is alerted, whether the number fell or is the same. They
-// are not alerted of an item that was reported, nor of a loose item (Item.Loose), whose time may be that of another part of it.
+// A user who read an item and got another one between two comparisons is alerted, whether the number fell or is the same. They are
+// not alerted of an item that was reported, nor of a loose item (Item.Loose), whose time may be the time of a part that does not
+// count.
 func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -44,7 +44,7 @@ func (p *pager) read(size int) (more bool) {
 	return more
 }
 
-// missed returns an error if a reader who has read everything has not had an alert.
+// missed returns an error if a reader who has read everything has missed an alert.
 func (p *pager) missed(users []services.UserID) error {
 	for user, change := range sqltest.Must(p.s.Of(p.Ctx, users))(p.T) {
 		if change.State.Loud() > p.heard[user] {
@@ -87,7 +87,7 @@ func TestAlertThatMovedBehindOthers(t *testing.T) {
 		for _, user := range users[1:] {
 			p.alter(user, 2, true)
 		}
-		p.alter(users[0], 4, false) // behind the others, with the alert from before them
+		p.alter(users[0], 4, false) // the change is behind the others now, and its alert is older than theirs
 		if !p.read(2) {
 			b.T.Fatal("there is no backlog")
 		}
@@ -102,7 +102,7 @@ func TestAlertThatMovedBehindOthers(t *testing.T) {
 	})
 }
 
-// No alert is lost, whatever changes between the pages of a reader, and a reader who has had everything gets none twice.
+// No alert is lost, whatever changes between the pages of a reader, and a reader who has had everything gets no alert twice.
 func TestPagesLoseNoAlert(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, one by one
+	slowBatch = 50 // users compared at once: users who were away for long are counted in SQL, one by one
 	// A slow lap begins slower * Config.Lap after the beginning of the one before, unless a shared change begins it earlier.
 	slower = 10
 	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
@@ -38,7 +38,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	if now.Before(l.resume) {
 		return nil
 	}
-	// The writer before may have stopped in the middle of a lap.
+	// The previous writer may have stopped in the middle of a lap.
 	if !l.known {
 		if l.place, err = slowPlace(ctx, s.db); err != nil {
 			return err
@@ -84,6 +84,6 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 
 // slowLapDue reports whether it is time for the next slow lap: ten laps have passed, or one and a shared change.
 func (s *Service) slowLapDue(now time.Time) bool {
-	since := now.Sub(s.slow.place.began) // below 0: the clock of the writer before was ahead
+	since := now.Sub(s.slow.place.began) // below 0: the clock of the previous writer was ahead
 	return since < 0 || since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
 }

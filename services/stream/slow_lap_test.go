@@ -128,7 +128,7 @@ func TestSlowLapIsDue(t *testing.T) {
 	})
 }
 
-// After a batch a slow lap rests, by how long the batch took.
+// After a batch a slow lap rests, for a multiple of the time that the batch took.
 func TestSlowLapRests(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -220,7 +220,7 @@ func TestUnreadableUserDelaysNobody(t *testing.T) {
 	})
 }
 
-// A lap that had to wait for an engine rests by its work, and not by the wait.
+// The rest after a lap depends on the time that the lap worked, and not on its wait for an engine.
 func TestLapsRestByTheirWork(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -1,14 +1,14 @@
-// Package stream is the change stream: for each user the newest change of their badges, in one order over all users, which
-// readers outside follow by a position.
+// Package stream is the change stream. It has the newest change of each user's badges, in one order over all users. Readers
+// outside follow the stream by a position.
 //
-// A job that changes a user's document marks the user in SQL before it is done. One node at a time, the writer, compares the
-// badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that a
-// burst leaves one, the stream is as long as there are users, and no position is ever too old: a reader that begins at the start
-// gets everybody's present state.
+// A job that changes a user's document marks the user in SQL before the job is done. One node at a time, the writer, compares the
+// badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time. So a burst
+// leaves one change, the stream has at most one change for each user, and no position is ever too old: a reader that begins at the
+// start gets everybody's present state.
 //
-// The path of a change: Mark writes a row of stream_due. When that is due, the writer's RunOnce reads it (compareDue), then the
+// The path of a change: Mark writes a row of stream_due. When the row is due, the writer's RunOnce reads it (compareDue), then the
 // user's badges and last change (compare), and the items that may alert (explain). record gives the new state a position and
-// removes the row, unless the user was marked again. Readers take it by After, webhooks and devices among them.
+// removes the row, unless the user was marked again. Readers, such as webhooks and devices, get the change by After.
 //
 // The stream guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
 // changes any more, the last change of every marked user equals their badges, whatever process dies between any two steps.
@@ -64,7 +64,7 @@ type Service struct {
 
 	lap    lap       // of the writer
 	slow   slowLap   // of the writer
-	leads  time.Time // until when this node is the writer without asking again
+	leads  time.Time // until then this node is the writer without asking SQL again
 	wasOff bool
 	stats  counters
 }
@@ -107,8 +107,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// SetRead says whether anybody reads the stream. If nobody does it is off, unless it is always on: marks and comparisons cost a
-// write for each change of a user.
+// SetRead says whether anybody reads the stream. If nobody reads the stream, it is off, unless it is always on: marks and
+// comparisons cost a write for each change of a user.
 func (s *Service) SetRead(read bool) {
 	s.on.Store(read || s.cfg.Always)
 	s.Wake()
@@ -117,7 +117,7 @@ func (s *Service) SetRead(read bool) {
 // On reports whether this node marks users, and writes if it is the writer.
 func (s *Service) On() bool { return s.on.Load() }
 
-// Wake makes the writer look for marks now. A wake that is pending is enough for any number.
+// Wake makes the writer look for marks now. One pending wake is enough for any number of calls.
 func (s *Service) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -149,7 +149,7 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 }
 
 const (
-	// The time between two looks for due marks, whichever node made them.
+	// poll is the time between two looks for due marks, which any node may have made.
 	poll     = 200 * time.Millisecond
 	pauseFor = time.Second // after an engine did not answer
 )
@@ -217,8 +217,8 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	return more || compared > 0, err
 }
 
-// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease. A node that still takes itself for the
-// writer does no harm: record finds its token void.
+// lead makes this node the writer, or renews its lease. It asks SQL four times in a lease. A node that wrongly takes itself for
+// the writer does no harm: record finds its token void.
 func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
 	if now.Before(s.leads) {

@@ -119,7 +119,7 @@ func TestBurstIsConflated(t *testing.T) {
 	})
 }
 
-// A mark that comes while its user is compared is not lost, and one of a user whose badges cannot be read waits.
+// A mark that comes while its user is compared is not lost, and a mark of a user whose badges cannot be read waits.
 func TestMarksDuringComparison(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -187,8 +187,8 @@ func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
 	})
 }
 
-// Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared
-// change begins one.
+// Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared change
+// begins a lap.
 func TestTimeAndLaps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -216,7 +216,7 @@ func TestTimeAndLaps(t *testing.T) {
 		}
 		w.set(users[1], 5, "", time.Time{})
 		s.cfg.Lap = time.Minute
-		s.lap.began = time.Now().Add(-10 * time.Second) // after a twelfth, and long before the whole
+		s.lap.began = time.Now().Add(-10 * time.Second) // after a twelfth of the time between laps, and long before its end
 		s.lap.ended, s.lap.again = s.lap.began, false
 		w.step(s)
 		if totals, _ := w.totals(s, 0); totals[users[1]] == 5 {
@@ -231,7 +231,7 @@ func TestTimeAndLaps(t *testing.T) {
 	})
 }
 
-// Two nodes: one writes, the other takes over, and a writer that comes back late changes nothing.
+// One of two nodes writes, the other takes over, and a writer that comes back late changes nothing.
 func TestLateWriterIsFenced(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -39,13 +39,13 @@ type Cause struct {
 	At     time.Time       `json:"a"`
 	Seq    uint64          `json:"q,omitempty"` // the version that reported it
 
-	// Earlier is the version of the alert of the same part that this one hides: that alert counts again if this item is read
+	// Earlier is the version of the part's earlier alert, which this one hides. The earlier alert counts again if this item is read
 	// first.
 	Earlier uint64 `json:"e,omitempty"`
 }
 
-// State is what a change shows, and the data that later changes are compared with. It is stored as JSON: fields that are added
-// must have a zero value that earlier states agree with.
+// State is what a change shows, and the data that later changes are compared with. It is stored as JSON: the zero value of an
+// added field must be right for every state that was stored without the field.
 type State struct {
 	Total   Part     `json:"total"`
 	Parts   []Part   `json:"parts"`
@@ -65,7 +65,7 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
-// stateOf is what badges show. It has no versions: follows gives it those of the state before it.
+// stateOf is what badges show. It has no versions: follows adds them.
 func stateOf(badges *services.Badges) State {
 	part := func(source services.Source, name string, count *services.Count) Part {
 		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}
@@ -118,7 +118,7 @@ func (p Part) shown() Part {
 	return p
 }
 
-// empty reports whether a state shows nothing: so do users without a change.
+// empty reports whether a state shows nothing, like a user without a change.
 func (s State) empty() bool {
 	return s.Total.Value == 0 && len(s.Dots) == 0 && !s.Quiet && !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Value > 0 })
 }
@@ -146,7 +146,7 @@ func (s State) risen(before State) (parts []Part) {
 	for _, part := range s.Parts {
 		greater := part.Value > before.of(part.Source, part.Name).Value
 		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
-			greater = true // one was seen and another one came: the count is the same
+			greater = true // one item was seen and another one came: the count may be the same
 		}
 		if greater && s.alerts(part) {
 			parts = append(parts, part)
@@ -170,7 +170,8 @@ func (s State) moved(before State) (parts []Part) {
 	return parts
 }
 
-// reported is the newest item of a part that was reported. States that earlier versions wrote know it of the whole source only.
+// reported is the newest item of a part that was reported. States that earlier versions wrote have one item for the whole source
+// only.
 func (s State) reported(source services.Source, part string) (newest Cause, some bool) {
 	if newest, some = s.Seen[services.PartName(source, part)]; some {
 		return newest, true
@@ -222,16 +223,16 @@ func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Aler
 
 // Position is the progress of a reader of the stream. The zero value is a reader who has read nothing.
 //
-// A reader in the middle of a backlog does not have everything up to ReadTo: a user's change may have moved from before ReadTo
-// to behind it, replaced by a later one, before the reader came to it. So FullTo, and not ReadTo, says what is new to the
-// reader.
+// A reader in the middle of a backlog does not have everything up to ReadTo: a later change may have replaced a user's change
+// before the reader came to it, so that the user moved from before ReadTo to behind it. So FullTo, and not ReadTo, says what is
+// new to the reader.
 type Position struct {
 	ReadTo uint64 // the last change that was read
 	FullTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
 }
 
-// After is the position after some changes were read from here on; more says that others are left. If there are no changes and
-// no others, the reader has everything up to ReadTo.
+// After is the position after the changes that follow p were read; more says that further changes are left. If more is false, the
+// reader has everything up to ReadTo.
 func (p Position) After(changes []Change, more bool) Position {
 	if len(changes) > 0 {
 		p.ReadTo = changes[len(changes)-1].Seq

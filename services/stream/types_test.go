@@ -83,7 +83,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// The parts that changed carry the version, the others keep theirs; equal states have equal faces.
+// Parts that changed get the new version, and other parts keep theirs. Equal states have equal faces.
 func TestFollows(t *testing.T) {
 	first := liked(1, 2).follows(State{}, 10, items{})
 	second := liked(1, 3).follows(first, 20, items{})
@@ -142,7 +142,8 @@ func TestARemovedPartIsTold(t *testing.T) {
 	}
 }
 
-// Each part has the newest item of its own: one of another part does not hide it, and the order of equal times is always the same.
+// Each part has the newest item of its own: an item of another part does not hide it, and the order of equal times is always the
+// same.
 func TestEachPartHasItsNewestItem(t *testing.T) {
 	at := time.Unix(1000, 0)
 	item := func(part, id string, second int) Cause {
@@ -209,7 +210,7 @@ func TestReported(t *testing.T) {
 	}
 }
 
-// Only parts of the total rise, and mentions with the messages.
+// Only parts in the total can rise. Mentions are in the total if the messages are.
 func TestRisen(t *testing.T) {
 	talk := func(unread, mentions int, inTotal bool) State {
 		return State{Parts: []Part{

@@ -66,7 +66,7 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 			sqltest.Equal(b.T, listed[i], alone[0])
 			return alone[0].Counts
 		}
-		// The topics, touched after news, are as many as count.
+		// The topics were touched after news, and as many views count as there are topics.
 		sqltest.Equal(b.T, b.counts(1)[1].Unread, 3)
 		sqltest.Equal(b.T, among(news), false)
 		sqltest.Equal(b.T, among(View{Code: "topic", ID: "0"}), true)

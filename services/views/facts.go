@@ -131,7 +131,8 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.HappenedAt(), Counts: true}, err
 }
 
-// readAccesses lists the views of some codes that a user has looked at, in order of code and id, those after one, at most limit.
+// readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit views that
+// come behind after.
 func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []Access, err error) {
 	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, eachAccess(&list))
 	return list, err

@@ -92,17 +92,17 @@ func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 	}
 	var last int64
 	_, err = tx.One(ctx, oneTouch, []any{user, view.Code, view.ID}, &last)
-	// A view that counts already displaces none.
+	// A view that counts already displaces no other view.
 	return touch, last > 0, err
 }
 
-// dropView takes the view beyond the limit out of a user's count, if there is one. The version is a sum over the views that
-// count, and it must not fall, so the reader's own part of it takes over the changes of the dropped view. The view's row of
-// changes is locked meanwhile: no change of the view can be shown under a version that is lowered here.
+// dropView takes the view beyond the limit out of a user's count, if there is one. The version is a sum over the views that count,
+// and must not fall. So the number of changes of the dropped view is added to the reader's own part of the version. The view's row
+// of changes is locked meanwhile: a change between the addition and the commit would make the version fall.
 func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
 	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
-	// Mostly the user has touched fewer views.
+	// Most users have touched fewer views.
 	if err != nil || !dropped {
 		return err
 	}

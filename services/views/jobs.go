@@ -44,8 +44,8 @@ func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 	return s.endRefill(ctx, view)
 }
 
-// endRefill rebuilds a view that exists but is incomplete. A removal may have begun to refill it and given up, and no other
-// removal reports a view that is being built as short.
+// endRefill rebuilds a view that exists but is incomplete. A removal may have given up in the middle of a refill, and later
+// removals do not report a view as short while it is being built.
 func (s *Service) endRefill(ctx context.Context, view View) error {
 	stamp, err := s.redis.stamp(ctx, view)
 	if err != nil || stamp == 0 {
@@ -95,7 +95,8 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	if err != nil {
 		return false, err
 	}
-	// A report that came after the first read found the item still there, or was refused for the removal: the next round adds it.
+	// The item may have been reported again after the first read. That report found the item still there, or was refused because of
+	// the removal: the next round adds the item.
 	if _, stands, err := readItem(ctx, s.db, view, item); err != nil || stands {
 		return false, err
 	}

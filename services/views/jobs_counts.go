@@ -30,7 +30,7 @@ const (
 	readersPerSecond = 5000
 )
 
-// chunk is the readers of a view with IDs above After, up to To. It is stored in the queue, so its names stay.
+// chunk is the readers of a view with IDs above After, up to To. It is stored in the queue, so the names of its fields must stay.
 type chunk struct {
 	Code  string          `json:"code"`
 	ID    string          `json:"id"`
@@ -83,7 +83,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	if due := s.throttle.Due(view, now); !due.IsZero() {
 		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Turn(view, now, newReadersJob(view), s.jobs.Wake)})
 	}
-	// Before the readers are read: an item that comes from here on gets a pass of its own.
+	// The pass begins before the readers are read, so that an item that comes from here on gets its own pass.
 	s.throttle.Begin(view, now, passGap)
 	since := s.projector.ActiveSince()
 	first, err := readReaders(ctx, s.db, view, 0, since, readersPerPage)
@@ -121,8 +121,8 @@ func (s *Service) chunksOf(ctx context.Context, view View, first []services.User
 	}
 }
 
-// runChunk recounts for one chunk of readers, as SQL has them when it runs: those who touched the view since have their count
-// already.
+// runChunk recounts for one chunk of readers, as SQL has them when it runs. Users who touched the view since the chunk was made
+// have their count already.
 func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	users, _, err := s.usersOfChunk(ctx, job)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	return nil
 }
 
-// usersOfChunk are the readers in a chunk now: they may have become more than a page since the chunk was made.
+// usersOfChunk are the readers in a chunk now: they may be more than a page by now.
 func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	var part chunk
 	if err := jobs.ReadPayload(job, &part); err != nil {

@@ -141,7 +141,7 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 		if got := s.counted(second(198)); got != (viewCount{ready: true, count: 100, more: true}) {
 			t.Errorf("101 unread: %+v", got)
 		}
-		for n := 299; n >= 120; n -= 2 { // below what it keeps: it is refilled
+		for n := 299; n >= 120; n -= 2 { // fewer items than it keeps: it is refilled
 			s.remove(fmt.Sprint("item", n))
 		}
 		s.mustAgree(t, "half of them removed")
@@ -263,7 +263,8 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 	})
 }
 
-// A history of one view, whose steps in Redis lag behind those in SQL, run twice, or out of order.
+// After any history of a view Redis agrees with the facts, although its steps in Redis lag behind SQL, run twice, or run out of
+// order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
 	histories.Fewer(t, 10)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
@@ -313,7 +314,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				if stamp > 0 && there {
 					adds = append(adds, func() error {
 						_, err := s.service.redis.add(ctx, s.view, stamp, Item{Name: name, At: at})
-						return err // the job of the removal repairs a refused one
+						return err // the job of the removal repairs a refused add
 					})
 				}
 			},

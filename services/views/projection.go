@@ -114,7 +114,7 @@ func (p projection) remove(ctx context.Context, view View, item string) (redis.R
 // viewCount is how many items of a view are newer than a user's last access.
 type viewCount struct {
 	ready bool // false: the view is missing or being built, and the other fields are invalid
-	count int  // at most keep
+	count int  // at most minKeptItems
 	more  bool // the true count is count or more
 }
 

@@ -164,7 +164,7 @@ func TestCountsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 	}
 }
 
-// Counts are guarded: while Redis hangs, one waits after each pause and all others are refused at once.
+// Counts are guarded: while Redis hangs, one count waits after each pause, and all other counts are refused at once.
 func TestCountsOfAHungRedisAreGuarded(t *testing.T) {
 	const within, pause = 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())

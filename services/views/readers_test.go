@@ -29,8 +29,8 @@ func (n node) counting(view View, count int) []services.UserID {
 	return users
 }
 
-// All readers of a view get its items, however many they are: if they are more than a page, by a job for each page, also if readers
-// came after the pages were cut.
+// All readers of a view get its items, however many readers there are. More than a page of readers get them by a job for each
+// page, also if readers come after the pages were made.
 func TestEveryReaderOfAViewIsCounted(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.counting(news, 2*readersPerPage+10)

@@ -77,7 +77,8 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
-		// Refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later time.
+		// The time is refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later
+		// time.
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.ReadClock(s.ids.Now).Add(clocksDiffer)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
@@ -137,7 +138,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 		if upTo.Before(time.UnixMilli(0)) {
 			return nil, services.Errorf(services.Invalid, "upTo: %s is before 1970", upTo.UTC().Format(time.RFC3339))
 		}
-		// Unlike the times of items, not cut to milliseconds: a time between two items divides them.
+		// Unlike the times of items, this time is not cut to milliseconds: a time between two items divides them.
 		until = upTo.UTC()
 	}
 	return &jobs.Command{
@@ -159,8 +160,8 @@ type Page struct {
 	HasNext bool
 }
 
-// List lists the views of some codes that a user has looked at, in the order of code and ID: those after one, at most size, each with its
-// new items.
+// List lists the views of some codes that a user has looked at, in the order of code and ID: at most size views that come
+// behind after, each with its new items.
 func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after View, size int) (Page, error) {
 	if n := len(codes); n == 0 || n > maxCodes {
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
@@ -188,7 +189,7 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Un
 	}
 	one, touched := found[view]
 	if !touched {
-		// Also for a view that nobody reports into: an unknown view and an untouched one are the same.
+		// An unknown view gets the same error as a view that the user never touched.
 		return Unread{}, services.Errorf(services.NotFound, "key: the view %s %s was never touched", view.Code, services.Quote(view.ID))
 	}
 	return one, nil

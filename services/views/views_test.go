@@ -116,7 +116,8 @@ func TestPastTheCapAViewIsAtLeast(t *testing.T) {
 	})
 }
 
-// Any number of views is one query and one round trip, and two more where some have to be built: SQL counts those.
+// A page of any number of views takes one query and one round trip. Where some views have to be built, SQL counts them, and the
+// page takes two more round trips.
 func TestViewsAreOneRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Strangers(1)[0]

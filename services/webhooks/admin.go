@@ -42,7 +42,7 @@ func unknown(name string) error {
 	return services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
 }
 
-// Add adds an endpoint and returns its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT for
+// Add adds an endpoint and returns its secret, which is never shown again. INVALID for a bad name, address or filter; CONFLICT for
 // a name that is taken, beyond maxEndpoints, and while the change stream is off: without a writer the endpoint would get nothing,
 // and nobody would see why.
 func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err error) {
@@ -108,8 +108,8 @@ func (s *Service) needStream(ctx context.Context) error {
 		Message: "webhooks: the change stream is off, from which events are made: start every node with --changes (TIDINGS_CHANGES=true)"}
 }
 
-// Remove removes an endpoint and its letters. NOT_FOUND if there is none of that name. A node that delivers it loses its token
-// with the row: it cannot record its last round, so that no letter comes back.
+// Remove removes an endpoint and its letters. NOT_FOUND if there is none of that name. A node that delivers the endpoint loses its
+// token with the row, so it cannot record its last round and put a letter back.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	if checkName(name) != nil {
 		return unknown(name)
@@ -144,7 +144,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 		if !found {
 			return unknown(name)
 		}
-		// The newest is first, and has no end.
+		// The newest secret is first, and has no end.
 		secrets := []secret{{Text: text}}
 		// A rotation extends no secret: each ends at its own end or after this overlap, whichever is sooner.
 		for _, old := range e.secrets {
@@ -211,9 +211,9 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 	return letters(ctx, s.db, deadLetters, name, 0, limit)
 }
 
-// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and returns how many.
-// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", letters that failed and are not dead are
-// tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
+// Replay delivers dead letters again, of one user, or of all users if key is "", with the users' newest changes, and returns how
+// many. An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", letters that failed and are not
+// dead are tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
 	if checkName(name) != nil {
 		return 0, unknown(name)
@@ -227,7 +227,7 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 		if found == 0 {
 			return unknown(name)
 		}
-		// For one user only the dead letter is replayed: the operator has mended something for that user.
+		// For one user only the dead letter is replayed: the operator has repaired something for that user.
 		if key == "" {
 			if replayed, err = tx.Run(ctx, replayAll, name, tx.Now); err == nil {
 				_, err = tx.Run(ctx, wakeLetters, name, tx.Now)

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// sendOnly does a round up to its record, like a process that is killed or paused there.
+// sendOnly does a round and does not record it, like a process that is killed or paused before the record.
 func (d *deliverer) sendOnly(ctx context.Context) error {
 	if err := d.held.Hold(ctx); err != nil {
 		return err
@@ -60,9 +60,9 @@ func (c *cluster) act(users []services.UserID) {
 	case 5:
 		c.Clock.Advance(time.Duration(c.random.IntN(20)) * time.Minute)
 	default:
-		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that delivers
+		_, _ = c.nodes[i].Step(c.Ctx) // another node may have the lease
 	}
-	if len(c.late) > 0 && c.random.IntN(3) == 0 { // it wakes and records its round
+	if len(c.late) > 0 && c.random.IntN(3) == 0 { // a paused node wakes and tries to record its round
 		late := c.late[0]
 		c.late = c.late[1:]
 		if late.unsaved != nil {
@@ -171,7 +171,7 @@ func TestAlertThatMoved(t *testing.T) {
 		alert(5, users[0])
 		alert(1, users[1])
 		alert(1, users[2])
-		fall(3, users[0]) // the change is behind the others now, and its alert is from before them
+		fall(3, users[0]) // the change is behind the others now, and its alert is older than theirs
 		for range 2 {
 			sqltest.Must(d.Step(b.Ctx))(t)
 		}

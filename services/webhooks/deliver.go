@@ -17,7 +17,7 @@ const (
 	batch     = 500              // changes of one round
 	batchDue  = 100              // letters of one round
 	roundFor  = 3 * time.Second  // after which a round begins no further request
-	breaker   = outbound.Breaker // users in a row who fail, until an endpoint is down
+	breaker   = outbound.Breaker // after how many failures in a row an endpoint is down
 	mostSent  = 200_000          // entries of sent
 	awayFirst = 30 * time.Second
 	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
@@ -60,21 +60,21 @@ type item struct {
 	base   uint64  // the version up to which the endpoint has the user's changes
 	heard  uint64  // the version up to which open sockets alerted the user
 	letter *Letter // nil: none
-	fresh  bool    // the change is the next of the stream
+	fresh  bool    // the item is a change of the stream, and not a letter
 	// fate and answer are written by the one worker that has the item, and read after all have ended.
 	fate   fate
 	answer answer
 }
 
 // Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
-// Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another
-// node's.
+// Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another node
+// delivers it.
 func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err := d.held.Hold(ctx); err != nil {
 		return 0, err
 	}
-	// A round that is not on disk would be sent again by the next node. So nothing new is sent until it is, however long
-	// SQL does not answer.
+	// A round that is not on disk would be sent again by the next node. So nothing new is sent until the round is on disk, however
+	// long SQL does not answer.
 	if d.unsaved != nil {
 		return 0, d.save(ctx)
 	}
@@ -191,7 +191,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	}
 	for _, change := range changes {
 		if seen[change.User] {
-			return items, false, nil // it changed since the letters were read: it comes with the next round, and so does all behind it
+			return items, false, nil // the user changed since the letters were read: this change and all behind it come with the next round
 		}
 		one := item{user: change.User, change: change, base: max(e.drainedTo, d.sent[change.User]), letter: of[change.User], fresh: true}
 		// The letter knows the endpoint's version better than the position does: changes before the position may have failed.
@@ -223,7 +223,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 		one := &items[i]
 		switch {
 		case one.fate != untouched:
-		// The filter comes before the sockets: a change that it does not choose needs no letter.
+		// The filter comes before the sockets: a change that the filter does not choose needs no letter.
 		case !e.Filter.wants(one.change, one.base):
 			one.fate = filteredOut
 		case online[one.user]:
@@ -233,7 +233,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 	return nil
 }
 
-// send makes the requests of a round, some at once, in the order of the items. It begins none after roundFor, or once the
+// send makes the requests of a round, several at a time, in the order of the items. It begins none after roundFor, or once the
 // endpoint is down; the remaining items stay untouched. It returns the failures since the last success, including earlier rounds.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
@@ -241,14 +241,14 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	if down {
 		workers = 1
 	}
-	// A request must not outlast the lease: another node might send a newer change of the user before it arrives.
+	// A request must not outlast the lease: another node might send a newer change of the user before the request arrives.
 	ctx, cancel := context.WithDeadline(ctx, d.held.Until())
 	defer cancel()
 	// The lease and the rounds go by the machine's time, whatever clock the service has.
 	ends := time.Now().Add(roundFor)
 	secrets := signing(e.secrets, d.s.db.Now())
 	var recent atomic.Int64
-	// Failures go on over rounds: five in a row may come in five rounds.
+	// Failures are counted over several rounds: five in a row may come in five rounds.
 	recent.Store(int64(e.failures))
 	var mu sync.Mutex
 	next, trials := 0, 0
@@ -281,14 +281,14 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
 				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 				if ctx.Err() != nil {
-					continue // this node stops: another one repeats it
+					continue // this node stops, and another node repeats the request
 				}
 				one.answer = a
 				switch {
 				case a.err == "":
 					one.fate = delivered
 					recent.Store(0)
-				case down || one.letter == nil: // one user who fails again and again does not stand for the others
+				case down || one.letter == nil: // a failed retry of a letter does not count against an endpoint that is up
 					one.fate = failing
 					recent.Add(1)
 				default:
@@ -300,7 +300,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	// All requests have ended, so the fates and answers can be read without the lock.
 	group.Wait()
 	failures = int(recent.Load())
-	if !down { // requests that failed together with the one that made it down are no further trials: the first pause is the shortest
+	if !down { // failures of requests that were under way when the endpoint went down do not make the first pause longer
 		failures = min(failures, breaker)
 	}
 	return failures

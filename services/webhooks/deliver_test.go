@@ -53,7 +53,7 @@ func TestChangesAreDelivered(t *testing.T) {
 	})
 }
 
-// From the start, everybody's present state comes, and alerts nobody.
+// An endpoint from the start gets everybody's present state, which alerts nobody.
 func TestFromStart(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		w := newWorld(b)

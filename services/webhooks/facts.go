@@ -36,7 +36,7 @@ var (
 	// Under lockWebhook.
 	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)
 
-	// Each count is bounded by the number of users, and the index has it.
+	// Each count is bounded by the number of users, and is read from the index.
 	listWebhooks = sql.NewStatement("list webhooks", `SELECT w.name, w.url, w.secrets, w.away, w.totals, w.sources, w.created_at, w.node, w.until_us >= {database clock},
 			w.delivered, w.failures, w.retry_at, w.halted_at, w.ok_at, w.failed_at, w.error,
 			(SELECT count(*) FROM webhook_letters l WHERE l.webhook = w.name AND l.dead_at = 0),
@@ -66,14 +66,14 @@ var (
 	// attempts > 0: letters that wait for their users to be away go on waiting.
 	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
 
-	// Users with a newer change in the stream are left out, since they come from there: without the join a user would be in one round
-	// twice. A user without a change is erased, and the letter is listed to be dropped. The index by webhook, dead_at and due_at has
-	// the letters in this order.
+	// Users with a newer change in the stream are left out, since that change comes from the stream: without the join a user would
+	// be in one round twice. A user without a change is erased, and the letter is listed to be dropped. The index by webhook,
+	// dead_at and due_at has the letters in this order.
 	dueLetters = sql.NewStatement("due letters", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.due_at <= $2 AND (c.seq IS NULL OR c.seq <= $3) ORDER BY l.due_at LIMIT $4`)
 
-	// As dueLetters, but whether due or not: one of these is the trial of an endpoint that is down. attempts is 0 in
+	// Like dueLetters, but also letters that are not due: one of them is the trial of an endpoint that is down. attempts is 0 in
 	// letters that only wait.
 	failedLetters = sql.NewStatement("letters that failed", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
@@ -97,7 +97,7 @@ var (
 	// failures stays: only the next request shows whether the receiver works again.
 	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
 
-	// There is an index by user for this alone.
+	// There is an index by user for this statement alone.
 	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
 )
 

@@ -29,14 +29,15 @@ type outcome struct {
 	dropped   []services.UserID
 }
 
-// outcome returns the changes of a round. all says that the items are all that is left in the stream.
+// outcome returns the changes of a round. all says that nothing else is left in the stream.
 //
 // The position moves up to the first change that was not tried. Changes behind it that were delivered are read again and sent
-// again under the same id, as at-least-once allows. Those that failed get a letter at once: it keeps their attempts.
+// again under the same id, as at-least-once allows. Changes behind it that failed get a letter at once, which keeps their
+// attempts.
 func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
 	now := d.s.db.Now()
 	o := &outcome{readTo: e.readTo, drainedTo: e.drainedTo, failures: failures}
-	// whole says that no item before was left untouched.
+	// whole says that no earlier item was left untouched.
 	whole := true
 	for _, one := range items {
 		if one.fate == untouched {
@@ -57,7 +58,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		// The position moves past it; the letter waits instead, so that a user who stays online does not hold the others up.
 		case deferred:
 			o.letters = append(o.letters, waitingLetter(one, now))
-		// Delivered, not chosen or erased: whatever letter there was is settled.
+		// Delivered, not chosen or erased: the user's letter, if there was one, is settled.
 		default:
 			if one.letter != nil {
 				o.dropped = append(o.dropped, one.user)
@@ -99,8 +100,8 @@ func (o *outcome) fail(one item, now time.Time) {
 	letter := Letter{
 		User: one.user, Base: one.base, Heard: one.heard, Seq: one.change.Seq, Attempts: 1, FirstAt: now, Status: one.answer.status, Error: one.answer.err,
 	}
-	// Attempts and their first time carry over to newer changes: a receiver that refuses this user for a day is given up on,
-	// whatever changed in that day. A letter that was dead, or only waited, begins anew.
+	// Attempts and their first time carry over to newer changes: after a day of refusals the user's letter is dead, whatever changed
+	// during that day. A letter that was dead, or only waited, begins anew.
 	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
 	}
@@ -141,13 +142,13 @@ func (d *deliverer) save(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.s.cfg.Timeout)
 	defer cancel()
 	rows := make([][]any, len(o.letters))
-	// In the order of users, as every writer of these rows locks them.
+	// The letters are in the order of users, in which every writer locks these rows.
 	slices.SortFunc(o.letters, func(a, b Letter) int { return int(int64(a.User) - int64(b.User)) })
 	for i, letter := range o.letters {
 		rows[i] = letter.row(d.name)
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
-		// First the position, whose row locks all the rest: a node without the token writes nothing.
+		// The position comes first, because its row locks all the rest: a node without the token writes nothing.
 		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.drainedTo))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed

@@ -78,7 +78,7 @@ func answerGarbage(to http.ResponseWriter, text string) {
 	_ = connection.Close()
 }
 
-// An endpoint that hangs does not hold another one.
+// An endpoint that hangs does not delay another endpoint.
 func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -106,7 +106,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	})
 	sqltest.Equal(t, s.Stats().Endpoints, 2)
 	stop()
-	<-ended // a request that hangs does not hold the drain
+	<-ended // a request that hangs does not delay the drain
 	for _, e := range sqltest.Must(s.Endpoints(t.Context(), ""))(t) {
 		if e.Delivers || e.Failures != 0 {
 			t.Errorf("after the drain: %+v", e)
@@ -162,7 +162,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A secret that an overlap has ended does not sign.
+// A secret whose overlap has ended does not sign.
 func TestOldSecretSignsNoMore(t *testing.T) {
 	now := time.Unix(1000, 0)
 	old, fresh := newSecret(), newSecret()

@@ -36,7 +36,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		if err != nil {
 			return nil, err
 		}
-		// Signed in here, because signing may fail: the error then counts as that of the request, and is shown.
+		// The event is signed in here, because signing may fail: the error then counts as the error of the request, and is shown.
 		signature, err := sign(id, now, text, secrets)
 		if err != nil {
 			return nil, err
@@ -56,8 +56,8 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 	return a
 }
 
-// sign is the header with the signatures, one for each secret: the receiver accepts any. So a secret can be exchanged on the
-// other side at any time of the overlap.
+// sign is the header with the signatures, one for each secret: the receiver accepts any of them. So the receiver can change to the
+// new secret at any time during the overlap.
 func sign(id string, now time.Time, text []byte, secrets []string) (string, error) {
 	var signatures []string
 	for _, secret := range secrets {

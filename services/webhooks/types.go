@@ -82,7 +82,7 @@ func signing(secrets []secret, now time.Time) (texts []string) {
 }
 
 // endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
-// one. See the table's migration for since, readTo and drainedTo.
+// round. See the table's migration for since, readTo and drainedTo.
 type endpoint struct {
 	Name      string
 	URL       string
@@ -91,7 +91,7 @@ type endpoint struct {
 	since     uint64
 	readTo    uint64
 	drainedTo uint64
-	// token is that of the lease under which the endpoint is delivered: a deliverer with another one stops.
+	// token is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	token string
 	// failures counts requests in a row, over rounds and nodes. From breaker on the endpoint is down.
 	failures int

@@ -9,9 +9,9 @@
 // user; that a user's versions arrive in their order, because at most one request for a user is under way; that every attempt
 // for a version has one webhook-id; and that no request goes to an address that is neither public nor allowed.
 //
-// The path of a change: the writer of the stream gives it a position. The node that holds the lease of an endpoint reads it in
-// the next round (deliverer.Step, plan), with the user's letter if there is one. sift leaves out changes that the filter does
-// not choose and, with Away, those of users who are online. send posts the rest, outcome turns the answers into a new position,
+// The path of a change: the writer of the stream gives it a position. The node that holds the lease of an endpoint reads it in the
+// next round (deliverer.Step, plan), with the user's letter if there is one. sift leaves out changes that the filter does not
+// choose and, with Away, changes of users who are online. send posts the rest, outcome turns the answers into a new position,
 // letters and a pause, and save writes them in one transaction.
 //
 // On failure: a letter is tried again with growing pauses for a day, and is dead afterwards: it is shown, and can be replayed.

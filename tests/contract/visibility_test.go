@@ -168,8 +168,8 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// sendBy sends an ID by a way as a user; an event is sent by the host application for the user. walks returns the answer after
-// settled has replaced what may differ.
+// sendBy sends an ID by a way as a user; the host application sends an event for the user. raw is the text of the response. answer
+// is the response after settled has replaced the values that may differ.
 func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)

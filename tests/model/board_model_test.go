@@ -42,7 +42,7 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// pin pins the mode of a host, which decides whether their replays come to boards from lists or from the node cache.
+// pin pins the mode of a host. The mode decides whether the host's replays come to boards from lists or from the node cache.
 func (b *boards) pin(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
 	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
@@ -82,7 +82,7 @@ func (b *boards) watch(t *rapid.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shown := make(chan *services.Badges, 1)
-	shown <- &services.Badges{LiveSequence: 1 << 62} // these badges count everything that runs
+	shown <- &services.Badges{LiveSequence: 1 << 62} // these badges count every live show
 	changes, err := n.Live.Watch(ctx, n.NumbersOf(s.reader)[0], &s.id, "", shown)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func (b *boards) watch(t *rapid.T) {
 	b.compareChange(t, s, change)
 }
 
-// setMode changes the mode of a reader's follow of a host, which changes no board.
+// setMode changes the mode of a reader's follow of a host. The mode of a follow changes no board.
 func (b *boards) setMode(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	mode := rapid.SampledFrom([]string{"NONE", "LIVE_ONLY", "ALL"}).Draw(t, "mode")

@@ -103,7 +103,7 @@ func TestHowLongSessionsLive(t *testing.T) {
 }
 
 // The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer.
-// Later pages of a session need it, also on a node that has just started.
+// Later pages of a session need the history, even on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
@@ -218,7 +218,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	}
 }
 
-// An event of the host application marks a user's board as seen: a session, or the present live shows.
+// An event of the host application marks a user's board as seen, up to the shows of a session or up to the shows that are live now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 	n, reader := boardOf(t, "embedded", "request")
 	session := n.BoardFor(reader, live.Ask{}).Session

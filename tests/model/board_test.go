@@ -24,8 +24,8 @@ func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from wo
 	}
 }
 
-// The documented scenario of boards: four hosts, five shows, and a reader who takes the first page while one show is live
-// and the second after all positions have changed.
+// The documented scenario of boards holds. It has four hosts, five shows, and a reader who takes the first page while one show
+// is live and the second page after all positions have changed.
 func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})

@@ -13,7 +13,7 @@ import (
 type categories struct {
 	told    map[string]map[string]int    // person -> category of the host -> notifications not seen
 	defined map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
-	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: as the category is defined
+	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: the category's definition applies
 }
 
 // worldCategories are the categories of the host application in all worlds.

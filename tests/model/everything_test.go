@@ -19,8 +19,8 @@ type everything struct {
 	talk          talk
 	announcements []*worldAnnouncement
 	read          map[string]int            // person -> announcements up to their read position
-	raised        map[string]int            // dot -> its last raise, by the count of raises
-	cleared       map[string]map[string]int // person -> dot -> the raise up to which they have cleared it
+	raised        map[string]int            // dot -> the number of its last raise; the raises of all dots are numbered together
+	cleared       map[string]map[string]int // person -> dot -> the number of the raise up to which they have cleared it
 	outOfTotal    map[string]map[string]bool
 	raises        int
 	lists         listings
@@ -174,7 +174,7 @@ func (e *everything) compareAll(t *rapid.T) {
 	}
 }
 
-// explain compares the counts with their items.
+// explain compares the counts and the total with the items that explain them.
 func (e *everything) explain(t *rapid.T, person string, badges world.Badges) {
 	var data struct {
 		Viewer struct {
@@ -235,7 +235,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 	})
 }
 
-// With all sources together, each count equals the model's and its number of items, and the total is the sum of the counts.
+// With all sources together, each count equals the model's count and the number of its items, and the total is the sum of the counts.
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)

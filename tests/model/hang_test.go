@@ -48,7 +48,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 			defer answersExactly(n)
 			defer server.Resume()
 			var asking sync.WaitGroup
-			const turns = 4 // of each reader, one after the other
+			const turns = 4 // reads of each reader, one after the other
 			var took [turns][readers]time.Duration
 			for reader := range readers {
 				asking.Go(func() {

@@ -71,8 +71,8 @@ func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	}
 }
 
-// Redis answers reads but did not take the write of a mark. Every later answer of the node has the acknowledged mark: from SQL
-// and STALE until Redis has it, EXACT from then on.
+// Redis answers reads but did not take the write of a mark. Every later answer of the node has the acknowledged mark. The answers
+// come from SQL and are STALE until Redis has the mark, and EXACT from then on.
 func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}
 	for _, name := range names {

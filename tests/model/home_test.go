@@ -129,8 +129,8 @@ func (h *home) unblock(t *rapid.T) {
 	delete(h.blocks, p)
 }
 
-// follow is refused while one of the two blocks the other. If the other person blocks, the answer is the same as for a user
-// who does not exist.
+// follow lets a drawn person follow another. It is refused while either person blocks the other. If the other person blocks, the
+// answer is the same as for a user who does not exist.
 func (h *home) follow(t *rapid.T) {
 	p := h.two(t)
 	_, blocks := h.blocks[p]
@@ -172,8 +172,8 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
-// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees it on the first page,
-// and then in the count.
+// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees the post on
+// the first page, and afterwards in the count.
 func (h *home) half(t *rapid.T) {
 	h.end(t)
 	audience := func(author string) (count int) {

@@ -116,8 +116,8 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 	})
 }
 
-// A preference changes the numbers at once on every device, on both nodes, and so does its removal. The list stays, and nothing
-// changes for other users.
+// A preference and its removal change the numbers at once on every device, on both nodes. The list stays, and nothing changes for
+// other users.
 func TestPreferencesReachEveryDevice(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		for _, author := range []string{"alice", "carol"} {

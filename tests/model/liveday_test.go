@@ -19,8 +19,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A day of shows, most of which begin on the hour, is imported in two parts; the second part has hosts that all documents
-// name already. Every viewer's board equals the sorted files, page by page, and again after Redis has lost everything.
+// A day of shows, most of which begin on the hour, is imported in two parts. At the second part the viewers' documents name the
+// hosts already. Every viewer's board, page by page, lists the files' shows in order, even after Redis has lost everything.
 func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)

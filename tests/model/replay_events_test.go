@@ -27,7 +27,7 @@ type history struct {
 	group  string // the ID of a conversation of all people, on both nodes
 	clock  time.Time
 	events []pastEvent
-	made   map[string][]ref // by the action that made it
+	made   map[string][]ref // the objects that each action made
 	owner  map[ref]string
 	due    []time.Time // times at which jobs are due between the events
 }
@@ -133,8 +133,8 @@ func (h *history) markNotifications() {
 	}
 }
 
-// undoes reports whether an event is an undo. If its mark had nothing to mark, a live undo is a CONFLICT. An undo of the past
-// waits for events that may be reported later, and then changes nothing either.
+// undoes reports whether an event is an undo. A live undo of a mark that marked nothing gets CONFLICT. An undo that is reported
+// late waits for events that may still be reported, and then changes nothing either.
 func undoes(event map[string]any) bool {
 	_, is := event["do"].(map[string]any)["undoMarkAllRead"]
 	return is
@@ -148,8 +148,8 @@ func (h *history) within(seconds int, add func()) {
 	h.clock = minute
 }
 
-// visit opens the conversation on a device. Some messages come while it is open. An event closes it, or it times out: five
-// seconds into the next minute.
+// visit opens the conversation on a device. Some messages come while it is open. An event closes the conversation, or the visit
+// times out five seconds into the next minute.
 func (h *history) visit() {
 	as, device := h.person("visitor"), rapid.SampledFrom([]string{"phone", "laptop"}).Draw(h.t, "device")
 	add := func(verb string) {

@@ -275,12 +275,12 @@ func TestLateEventsArePushed(t *testing.T) {
 	watch.Shows(t, world.Convergence, 0, 0)
 }
 
-// A cause that begins, ends and begins again keeps its first time and position, even if all of it is reported before any of it is
-// applied. So a user who looked in between has seen it.
+// A cause that begins, ends and begins again keeps its first time and position, even if all events of it are reported before any is
+// applied. So a user who looked in between has seen the cause.
 func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		acts func(post string) [3]pastEvent // of "fan"; they begin, end and begin again
+		acts func(post string) [3]pastEvent // acts of "fan" that begin, end and again begin the cause
 	}{
 		{name: "like", acts: func(post string) [3]pastEvent {
 			input := map[string]any{"postId": post}

@@ -10,7 +10,7 @@ import (
 )
 
 // A new item of a view, its removal, and a mark on one device are pushed to each device of the users who touched the view,
-// through any node. The count is outside of the total at first, and in it once the user's policy includes it.
+// through any node. The total excludes the count at first, and includes it once the user's policy says so.
 func TestViewsArePushedToEveryDevice(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), nil)
 	one, two, other := world.OpenWatch(t, p.A.URL, "alice"), world.OpenWatch(t, p.B.URL, "alice"), world.OpenWatch(t, p.B.URL, "bob")

@@ -37,8 +37,8 @@ func (s stream) does(as, operation string, total int) {
 	})
 }
 
-// says checks the change of ann that a reader at the position after finds: source is the source and the part of its cause, or ""
-// for a silent change. It returns the position after this change.
+// says checks the change of ann that a reader at the position after finds. source names the source and the part of the change's
+// cause; it is "" for a silent change. says returns the position after this change.
 func (s stream) says(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := changesPage(s.Node, 100, after)
@@ -180,8 +180,8 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s.says("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
-// A user who marks a read message as unread gets no alert by that, although the last message of the conversation, which they sent
-// themselves, was never reported.
+// A user who marks a read message as unread gets no alert for it. This holds even if the last message of the conversation, which
+// the user sent, was never reported.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
 	s := streaming(t)
 	_, heard, _ := changesPage(s.Node, 100, "")

@@ -267,8 +267,8 @@ func (c *composition) openStream(client *http.Client, user string) (*http.Respon
 	return client.Do(request)
 }
 
-// until reads events until an event shows this number of posts. The event arrives while the stream is open, so nothing
-// buffers it.
+// until reads events until an event shows this number of posts. The stream stays open, so the event arrives only if the proxy does
+// not buffer it.
 func (c *composition) until(events *bufio.Scanner, posts int) {
 	c.t.Helper()
 	for events.Scan() {

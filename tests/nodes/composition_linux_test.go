@@ -55,7 +55,7 @@ const firstClient = 100
 // compose starts all services.
 func compose(t *testing.T) *composition {
 	t.Helper()
-	// Each test binary has a network of its own, so that the files' ports are free.
+	// Each test binary has a network of its own, so that the ports that the files name are free.
 	pid := os.Getpid()
 	c := &composition{t: t, network: fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250), nodes: map[string]*world.Process{}, next: firstClient}
 	var file struct{ Services map[string]service }
@@ -124,7 +124,7 @@ func (c *composition) run(folder, program string, arguments ...string) {
 	})
 }
 
-// redis starts a Redis of the cluster with its command of the compose file. The server listens on one address and also connects
+// redis starts a Redis of the cluster with its command from the compose file. The server listens on one address and also connects
 // from that address, as in a container.
 func (c *composition) redis(name string) {
 	c.t.Helper()

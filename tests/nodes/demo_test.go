@@ -15,7 +15,7 @@ import (
 	"tidings/tests/world"
 )
 
-// demoWorld reads the demo as the visitor's person sees it, without IDs and times.
+// demoWorld reads the demo as mia sees it, who is the visitor's user. It reads neither IDs nor times.
 const demoWorld = `{ viewer {
   badges { homeFeed { value } notifications { total { value } } conversations { total { value } } liveBoard { value } announcements { value } views { value } }
   homeFeed(first: 50) { nodes { author { key name } body likeCount commentCount } }
@@ -115,8 +115,8 @@ func TestTheDemoContinuesAfterARestart(t *testing.T) {
 }
 
 // The demo is ready within 3 s on an idle machine. On a busy machine elapsed time would measure the load, so the test measures
-// processor time until the demo is ready. That is nearly the same: the start waits only for the disk, once for each of its few
-// requests, see services/demo.
+// processor time until the demo is ready. On an idle machine both times are nearly equal: the start waits only for the disk, once
+// for each of its few requests, see services/demo.
 func TestTheDemoIsReadyInAFewSeconds(t *testing.T) {
 	const most = 3 * time.Second
 	var took []time.Duration

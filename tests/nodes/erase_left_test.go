@@ -193,7 +193,7 @@ var screens = map[string]string{
 }
 
 // After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing of the user is
-// left. The same holds for acts during the erasure.
+// left. Other people also act while the erasure runs.
 func TestErasureInRandomHistories(t *testing.T) {
 	const histories = 12
 	for seed := range uint64(histories) {

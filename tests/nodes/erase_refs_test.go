@@ -25,7 +25,7 @@ func talk(n *world.Node, kind, ref, members, more string) talkAnswer {
 	return data.CreateConversation
 }
 
-// named reads a conversation as ann, by its ID or an ID by ref, with its label and its messages.
+// named reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
 func named(n *world.Node, id string) string {
 	n.TB.Helper()
 	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)

@@ -208,7 +208,7 @@ var hostActs = []string{
 	`raiseDot(input:{name:"shop"}){name}`,
 }
 
-// act does one act of a person: index i in lifeActs, followed by hostActs.
+// act does one act of a person. i is an index in the list of lifeActs followed by hostActs.
 func (l *lives) act(i int, a string) {
 	b := l.one(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
 	if i < len(lifeActs) {
@@ -271,7 +271,7 @@ func left(n *world.Node, server *redistest.Server) (found []string) {
 		}
 		for _, row := range rows {
 			if table == "counters" {
-				continue // the last ID that was given
+				continue // the table holds the last IDs that were given
 			}
 			look(table, bytesAsText(row))
 		}
@@ -317,8 +317,8 @@ func (l *lives) total(person string) string {
 	return string(l.n.Ask(person, `{viewer{badges{total{value precision}}}}`, nil).Data)
 }
 
-// agree fails unless everybody's badges equal a fresh count, as in an audit, the like counts of posts equal the likes, and no
-// feed lists a post without an ID.
+// agree fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of posts equal the
+// likes; and no feed lists a post without an ID.
 func (l *lives) agree() {
 	l.n.TB.Helper()
 	wrong, err := l.n.Store.Lines(l.n.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)

@@ -73,8 +73,8 @@ func (f *followModes) listed() (posts, shows int) {
 	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
 }
 
-// A mode changes the numbers on every device immediately, and so does its end; the lists stay. This holds for authors whose posts
-// are pushed and for authors whose posts are pulled, and after Redis has lost everything.
+// The beginning and the end of a mode change the numbers on every device immediately; the lists stay. This holds for authors whose
+// posts are pushed and for authors whose posts are pulled, and after Redis has lost everything.
 func TestFollowModesDecideWhatCounts(t *testing.T) {
 	for _, author := range []string{"SMALL", "HUGE"} {
 		t.Run(author, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestFollowModesOfStrangers(t *testing.T) {
 	}
 }
 
-// For setFollowMode a user who blocks the viewer is like any user who is not followed: the whole answers are equal, for the
-// mutation and for an event, and when repeated. The mode from before the block is gone.
+// setFollowMode answers the same for a user who blocks the viewer as for any user who is not followed. This holds for the mutation,
+// for an event, and for repetitions. The mode from before the block is gone.
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.People("reader", "blocker", "stranger")

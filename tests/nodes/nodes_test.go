@@ -92,7 +92,7 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
 	device.Shows(t, world.Soon, 0, 0)
-	// Without the reconciliation nothing renews the lease: the device is registered once hints reach it.
+	// Nothing renews the lease without the reconciliation. Hints that reach the device show that its user is registered.
 	for i := range 10 {
 		if i%3 == 2 {
 			server.Do("CLIENT", "KILL", "TYPE", "pubsub")

@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A pulled post is on every node: in open subscriptions, in the badges and on the page, also after Redis has lost everything.
+// A pulled post is on every node: in open subscriptions, in the badges and on the page, even after Redis has lost everything.
 func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)

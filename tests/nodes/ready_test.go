@@ -83,7 +83,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later, the starts and ends of shows are before the last midnight, which is part of the version too.
+	// A day later, the starts and ends of shows are before the last midnight. The last midnight is part of the version too.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.Start(t.Context(), n.Hub.Run, n.Badge.Run)

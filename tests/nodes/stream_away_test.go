@@ -16,7 +16,7 @@ import (
 )
 
 // whoIsAway are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago.
-// Redis holds nothing about the last of them.
+// Redis holds nothing about the follower of a year ago.
 type whoIsAway struct {
 	a, b   *world.Node
 	t      *testing.T
@@ -51,7 +51,7 @@ func (w *whoIsAway) seen() map[services.UserID]time.Time {
 	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.NumbersOf(w.keys...)))(w.t)
 }
 
-// told waits until has is true for the newest change of each of keys; without keys, of everybody.
+// told waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.
 func (w *whoIsAway) told(what string, has func(world.Change) bool, keys ...string) {
 	w.t.Helper()
 	if len(keys) == 0 {

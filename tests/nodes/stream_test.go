@@ -161,8 +161,8 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 	return page.List, page.Cursor, page.HasMore
 }
 
-// An alert whose user had a silent change later moves behind other users' changes. It still sounds to a reader who is in the
-// middle of a backlog. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
+// An alert moves behind other users' changes if its user has a silent change later. A reader who is in the middle of a backlog
+// still gets the alert. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
 func TestAlertThatMovedInAPage(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
@@ -221,7 +221,7 @@ func TestChangesOfEverybody(t *testing.T) {
 	if got := reader.Last["ann"]; got.Total == 0 || len(got.Dots) != 1 {
 		t.Errorf("the last change: %+v", got)
 	}
-	// If a later lap finds the dot, its change is silent and has no cause.
+	// A later lap may find the dot. That change is silent and has no cause, so the last change that sounded is checked.
 	if got := reader.Sounded["ann"]; got.Cause == nil {
 		t.Errorf("the last change that sounded: %+v", got)
 	}

@@ -86,7 +86,7 @@ func (l *listener) say(in string, mentions ...string) {
 	l.Must("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
 }
 
-// A webhook for mentions gets the mentions among other messages, also in a muted conversation.
+// A webhook for mentions gets the mentions among other messages, even in a muted conversation.
 func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 	l := listens(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")

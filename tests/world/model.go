@@ -88,9 +88,9 @@ type World struct {
 	Flush  func() // nil if Redis cannot be emptied
 
 	posts   []*worldPost
-	Follows map[string]map[string]int    // reader -> author -> posts there were at the follow
-	modes   map[string]map[string]string // reader -> author -> what counts of the author; absent: ALL
-	seen    map[string]int               // reader -> posts up to their seen position
+	Follows map[string]map[string]int    // reader -> author -> number of posts at the follow
+	modes   map[string]map[string]string // reader -> author -> mode of the follow; absent: ALL
+	seen    map[string]int               // reader -> number of posts up to their seen position
 	liked   map[string]map[string]int    // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
 	Noticed map[string]int                              // recipient -> the Clock up to which they have seen their notifications
@@ -103,7 +103,7 @@ type World struct {
 	version map[string]string // reader -> last version of their badges
 }
 
-// NewWorld makes the model of people on a node. flush drops all of Redis; nil if the history has no such step.
+// NewWorld makes the model of people on a node. flush empties Redis; nil if the history never does that.
 func NewWorld(n *Node, flush func()) *World {
 	w := &World{
 		N: n, Flush: flush, Follows: map[string]map[string]int{}, seen: map[string]int{}, liked: map[string]map[string]int{},
@@ -121,7 +121,7 @@ func NewWorld(n *Node, flush func()) *World {
 	return w
 }
 
-// Followed returns since when a reader follows an author, as a number of posts, and whether they follow and may see the posts.
+// Followed returns the number of posts at the time of the follow, and whether the reader follows the author and may see the posts.
 func (w *World) Followed(reader, author string) (since int, follows bool) {
 	since, follows = w.Follows[reader][author]
 	return since, follows && (w.Shows == nil || w.Shows(reader, author))
@@ -173,7 +173,7 @@ func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
 }
 
-// Look reads a person's badges and checks what holds at any moment: the sums of check, and versions that never fall.
+// Look reads a person's badges and checks two rules that hold at any moment: the sums of check are right, and no version falls.
 func (w *World) Look(t *rapid.T, person string) Badges {
 	got := w.N.Badges(person)
 	if got.Version < w.version[person] {

@@ -324,7 +324,7 @@ func (n *Node) Publish(as, body string) string {
 	return data.PublishPost.Post.ID
 }
 
-// MarkFeedSeen marks the home feed as seen up to a post, or as a whole with "", and returns the badges after it.
+// MarkFeedSeen marks the home feed as seen up to a post, or as a whole with "", and returns the badges after the mark.
 func (n *Node) MarkFeedSeen(as, upTo string) Badges {
 	n.TB.Helper()
 	var place any

@@ -56,15 +56,15 @@ var Program = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(buildFolder, "tidings")
-	// Go's test cache must know that the tests depend on the whole program. They import all of it except this file.
+	// Go's test cache must know that the tests depend on the whole program. The tests import all of the program except this file.
 	if _, err := os.Stat(filepath.Join(Root(), "server.go")); err != nil {
 		return "", err
 	}
 	return path, Build(Root(), path)
 })
 
-// Build builds the program of a folder into a file. It uses go run, because that alone keeps the linked program in Go's cache:
-// one package of tests links the program, and the others copy it.
+// Build builds the program of a folder into a file. It uses go run, because no other command keeps the linked program in Go's
+// cache: one package of tests links the program, and the others copy it.
 func Build(folder, file string) error {
 	run := exec.Command("go", "run", "-race=false", "-exec", "cp", ".", file)
 	run.Dir = folder

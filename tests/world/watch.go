@@ -16,11 +16,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// precisions from the best to the worst: a total is as good as its worst part.
+// precisions numbers the precisions from the best to the worst. A total has the precision of its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// Holds is check, and also checks which parts are in the total, and the total's precision and display. All of it must hold at any
-// moment.
+// Holds does what check does, and also checks which parts are in the total, and the total's precision and display. All these rules
+// must hold at any moment.
 func (b Badges) Holds() error {
 	if err := b.check(); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (w *Watch) Shows(tb testing.TB, within time.Duration, feed, likes int) {
 	})
 }
 
-// ClosedWith waits for the end of the connection and returns the code of the close frame; 1006 without one.
+// ClosedWith waits for the end of the connection and returns the code of the close frame, or 1006 if there was no close frame.
 func (w *Watch) ClosedWith(tb testing.TB, within time.Duration) int {
 	tb.Helper()
 	timer := time.NewTimer(within)

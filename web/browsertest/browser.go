@@ -62,7 +62,7 @@ var shared struct {
 	stop func() error
 }
 
-// Main calls run, which runs the tests of a package, then stops the browser, and returns the exit code.
+// Main calls run, which runs the tests of a package. Main then stops the browser, and returns the exit code.
 func Main(run func() int) (code int) {
 	code = run()
 	shared.Lock()
@@ -127,8 +127,8 @@ func start(candidates []string) (tab context.Context, stop func() error, err err
 	}, nil
 }
 
-// NewTab opens another tab in the browser of a tab: it shares localStorage with it, and nothing of sessionStorage. The
-// tab is closed when the test ends.
+// NewTab opens another tab in the browser of a tab. The two tabs share localStorage, but not sessionStorage. The new tab is
+// closed when the test ends.
 func NewTab(ctx context.Context, tb testing.TB) context.Context {
 	tb.Helper()
 	return openTab(ctx, tb)

@@ -62,8 +62,8 @@ func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	waitInFront(ctx, tb, name)
 }
 
-// OpenOperationAfter opens a ready-made operation at a moment that the script chooses: script is a JavaScript function whose
-// argument is a function that opens the operation, and which calls it once.
+// OpenOperationAfter opens a ready-made operation at a moment that the script chooses. script is a JavaScript function. Its
+// argument is a function that opens the operation; script calls it once.
 func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string) {
 	tb.Helper()
 	search(ctx, tb, name)
@@ -74,7 +74,7 @@ func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string)
 // search opens the menu of operations, and finds one by its name.
 func search(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
-	// By the keyboard, because the menu has a shortcut that people use.
+	// The keyboard opens the menu, because people use its shortcut.
 	Press(ctx, tb, "o", chromedp.ModifierAlt)
 	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
 	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
@@ -126,7 +126,7 @@ func Notice(ctx context.Context, tb testing.TB, id string) string {
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quote(id)))
 }
 
-// WaitNotice waits until a notice contains a text; with "" until it is gone.
+// WaitNotice waits until a notice contains a text, or, if text is "", until the notice is gone.
 func WaitNotice(ctx context.Context, tb testing.TB, id, text string) {
 	tb.Helper()
 	notice := fmt.Sprintf(`document.querySelector('[data-notice=%s] p')`, quote(id))

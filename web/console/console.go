@@ -3,7 +3,7 @@
 // It reads and acts through GraphQL, with the token of the operator, so that a page shows the same data as the API, and each
 // act passes the same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie
 // that no script and no other site can use, never in an address, a page or the log; a form that acts is refused when it comes
-// from another site. Looking at a user is not a visit: it moves none of their read positions. It is recorded as an act.
+// from another site. Looking at a user is not a visit: it moves none of their read positions. Each look is recorded as an act.
 //
 // On failure a page shows the parts that could be read, and names the parts that could not.
 //

@@ -38,8 +38,8 @@ type overviewAnswer struct {
 	}
 }
 
-// overview shows the state of the installation: GraphQL's data for operators, and the State that this node knows beyond it. It
-// works while an engine is down, because it is needed most then.
+// overview shows the state of the installation: GraphQL's data for operators, and the State that this node knows in addition. The
+// page works while an engine is down, because operators need it most then.
 func (c *Console) overview(v *visit) {
 	var body struct {
 		overviewAnswer
@@ -107,7 +107,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 		if list[i].Dead == 0 {
 			continue
 		}
-		// One more document for each webhook with dead letters. Most webhooks have none.
+		// Each webhook with dead letters needs one more document. Most webhooks have no dead letters.
 		var letters struct {
 			Admin *struct{ WebhookDeadLetters []deadLetter }
 		}
@@ -160,7 +160,7 @@ func (c *Console) replayWebhook(v *visit) {
 }
 
 // do executes a mutation, and returns the status for the page that shows its outcome: the status of the first error. Only the
-// first error is shown, because each document here has one mutation. The data of the answer is in into.
+// first error is shown, because each document here has one mutation. The data of the answer is written into into.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -221,9 +221,9 @@ func (c *Console) acts(v *visit) {
 	c.show(v, status, "acts")
 }
 
-// asUser returns a context that observes a user: it reads what they would see, without a visit. The scopes are those of an
-// application that acts for the user. The subject stays the operator's, so that records name the operator. Only reads are
-// executed with it.
+// asUser returns a context that observes a user: reads with it return what the user would see, and are not a visit. The scopes are
+// the scopes of an application that acts for the user. The subject is the operator, so that records name the operator. Only reads
+// are executed with this context.
 func asUser(v *visit, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
 	return services.Observe(services.WithViewer(v.ctx, viewer))

@@ -13,7 +13,7 @@ const (
 	expireAfterDays = 7
 	displayCap      = 99
 	noPlace         = "0000000000000"
-	sharedBase      = 2_000_000_000_000_000 // of the version's second half: the day is added to it
+	sharedBase      = 2_000_000_000_000_000 // the base of the version's second half, to which the day is added
 )
 
 // readBadges reads and renders a badge document: one HMGET.

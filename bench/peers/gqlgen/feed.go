@@ -126,7 +126,7 @@ func (r *Resolver) readCopy(ctx context.Context, key string, into any) error {
 	return json.Unmarshal([]byte(text[body:]), into)
 }
 
-// authorOf reads the author's number: five letters of base 85, the first being "!".
+// authorOf reads the author's number: five letters of base 85, in which "!" is the digit 0.
 func authorOf(member string) (number uint32) {
 	for i := idLetters; i < idLetters+authorLetters; i++ {
 		number = number*85 + uint32(member[i]-'!')

@@ -75,7 +75,7 @@ func (a *Application) announce() {
 }
 
 // reply answers a request. If the user can correct the error, the answer has the reason. For errors of this application or of
-// Tidings it only says to try again.
+// Tidings, the answer only says to try again.
 func reply(w http.ResponseWriter, answer any, err error) {
 	var refused *Error
 	switch {
@@ -99,8 +99,8 @@ type Feed struct {
 	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is the most times that Open reads a feed whose newest article vanishes meanwhile. One erasure removes all articles of
-// an author at once.
+// mostReads is how often Open reads a feed at most. It reads again if the newest article has vanished. One erasure removes all
+// articles of an author at once.
 const mostReads = 3
 
 // Open shows a user their feed, and marks the shown articles as seen, but not articles that came meanwhile.
@@ -191,7 +191,7 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 	return facts, err
 }
 
-// Health has the numbers to alert on. Changes reach users as late as the oldest row of the outbox is old.
+// Health has the numbers to alert on. Changes reach users with a delay of at least OldestSeconds.
 type Health struct {
 	Waiting       int `json:"waiting"` // rows of the outbox
 	OldestSeconds int `json:"oldestSeconds"`

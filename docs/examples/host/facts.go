@@ -79,7 +79,7 @@ func (s *Store) Unlike(ctx context.Context, reader string, article int64) error 
 }
 
 // like runs a statement about a like, and writes an event only if the statement changed something. The event names the author
-// beside the reader, because the erasure of either must find the event.
+// beside the reader, because an erasure of either user must find the event.
 func (s *Store) like(ctx context.Context, statement, mutation, reader string, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
@@ -133,8 +133,8 @@ func (s *Store) Erase(ctx context.Context, key string) error {
 		if err == nil && !found {
 			err = errNotFound
 		}
-		// Events of the user, or that name them beside another user, must not be sent after the erasure: they would create the
-		// user again.
+		// Events of the user, and events of other users that name the user, must not be sent after the erasure: they would create
+		// the user again.
 		for _, table := range []string{"outbox", "refused"} {
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE actor = ? OR other = ?`, key, key)

@@ -80,7 +80,7 @@ func run() error {
 func (a *Application) Serve(ctx context.Context, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return err // also if the application already runs: two relays would send events twice and out of order
+		return err // for example if the application already runs: two relays would send events twice and out of order
 	}
 	var parts sync.WaitGroup
 	// The parts are independent: while Tidings is down, the relay waits and the API goes on.

@@ -154,7 +154,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// verify returns an error unless Tidings signed the event, and recently: anybody can send a request to this address.
+// verify returns an error unless Tidings has signed the event recently: anybody can send a request to this address.
 func verify(secret string, body []byte, headers http.Header) error {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -163,8 +163,8 @@ func verify(secret string, body []byte, headers http.Header) error {
 	return webhook.Verify(body, headers)
 }
 
-// show sets the icon of a user's phone. It drops an event that is not newer than the version that the phone shows, because the
-// event came twice or late, and an event of a user who was erased. Both count as received.
+// show sets the icon of a user's phone. It drops the events of erased users, and events that are not newer than the version that
+// the phone shows: they came twice or late. Dropped events count as received.
 func (s *Store) show(ctx context.Context, badges Badges) error {
 	// The column alerts counts the alerts, so that a test can see that none was shown twice.
 	alert, alerts := badges.alert(), 0

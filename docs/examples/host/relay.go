@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The relay sends the rows of the outbox to Tidings, in order, and each row until it is answered. If either program dies between
-// the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
+// The relay sends the rows of the outbox to Tidings, in order, and repeats each row until it is answered. If either program dies
+// between the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
 
 const (
 	mostEvents = 500       // the most events that Tidings accepts in one request

@@ -60,7 +60,7 @@ func change(ctx context.Context, tx *sql.Tx, statement string, values ...any) (b
 	if err != nil {
 		return false, err
 	}
-	// With 0 rows, everything was already as the statement would make it.
+	// 0 rows mean that the statement had nothing to change.
 	rows, err := result.RowsAffected()
 	return rows > 0, err
 }

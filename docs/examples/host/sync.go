@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Seed makes data from before Tidings: people, follows and articles without events. Names have events all the same, because an
-// import has no names.
+// Seed makes data from before Tidings: people, follows and articles without events. Only the names have events, because an import
+// has no names.
 func Seed(ctx context.Context, store *Store) error {
 	// AddUser writes events, so the relay sends the names once Tidings is up.
 	for key, name := range map[string]string{"ada": "Ada", "grace": "Grace", "linus": "Linus", "auth0|4711": "Zoë"} {

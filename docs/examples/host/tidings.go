@@ -45,9 +45,9 @@ func (e *Error) temporary() bool {
 	return false
 }
 
-// bearer is the identity of a request. With the scope `ingest` it is the application itself, or the user `actAs` if it is set.
-// The scope `admin` is for operators' requests, such as an erasure. Each request has a token of its own, which is valid for a
-// minute.
+// bearer is the identity of a request. With the scope `ingest`, the request acts as the user `actAs` if it is set, and otherwise
+// as the application itself. The scope `admin` is for operators' requests, such as an erasure. Each request has a token of its
+// own, which is valid for a minute.
 type bearer struct{ scope, actAs string }
 
 // ask sends a GraphQL request and reads the data of the answer into a value. An *Error comes from Tidings. After any other error

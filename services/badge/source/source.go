@@ -92,10 +92,10 @@ type View struct {
 	*Settings
 	Document rdb.Document
 	Moment
-	// Sequences is a sum of values that only rise, over everything that these badges share with others: the sequence of each
-	// stream, and the number of boundaries that time has passed. It rises with each of them, in whatever order this node learns
-	// of them, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that is
-	// behind another one moves.
+	// Sequences is a sum of values that only rise, over everything that these badges share with others: the sequence of each stream,
+	// and the number of boundaries that time has passed. It rises with each sequence and boundary, in whatever order this node
+	// learns of these, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that
+	// is behind another one moves.
 	Sequences uint64
 	// Streams is the part of Sequences that time does not change.
 	Streams uint64
@@ -128,8 +128,9 @@ func (v *View) Expires(source services.Source, value int) {
 	}
 }
 
-// Shown is the badges that a view showed at a moment, with the display policy by which it showed them. Their readers share it: it must
-// not be changed. It holds no View: a document is larger than the badges, by the lists of authors that its user follows.
+// Shown is the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the badges
+// share them, so they must not be changed. Shown holds no View: a document is larger than the badges, because it lists the
+// authors that its user follows.
 type Shown struct {
 	Policy services.DisplayPolicy
 	Badges *services.Badges

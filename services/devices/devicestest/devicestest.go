@@ -1,5 +1,6 @@
-// Package devicestest is a push service for tests, and the browsers that subscribe at it. It checks every request as a push service
-// does, by RFC 8030 and RFC 8292, and decrypts it as a browser does, by RFC 8291, with code of its own.
+// Package devicestest has a push service for tests, and browsers that subscribe to it. The service checks every request as a push
+// service does, by RFC 8030 and RFC 8292, and decrypts the message as a browser does, by RFC 8291. Its code is independent of the
+// product's.
 package devicestest
 
 import (
@@ -26,7 +27,8 @@ import (
 // b64 is the alphabet of all texts of Web Push.
 var b64 = base64.RawURLEncoding
 
-// Browser is a subscription of one browser. It gives the exported fields to the application; the private key stays with it.
+// Browser is a subscription of one browser. It gives the exported fields to the application; the private key stays in the
+// browser.
 type Browser struct {
 	Endpoint     string
 	P256dh, Auth string
@@ -63,7 +65,7 @@ type Message struct {
 	}
 }
 
-// By RFC 8188: the header has a salt, the size of records, and the sender's public key. The tag is that of AES-GCM.
+// By RFC 8188, the header has a salt, the size of records, and the sender's public key. The tag is the tag of AES-GCM.
 const (
 	headerLength = 86
 	tagLength    = 16
@@ -88,7 +90,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	// The secret of both keys and the browser's auth make the key of the text and its nonce.
+	// The shared secret of both keys and the browser's auth secret give the key of the text and its nonce.
 	info := slices.Concat([]byte("WebPush: info\x00"), b.key.PublicKey().Bytes(), point)
 	ikm, err := hkdf.Key(sha256.New, secret, b.auth, string(info), 32)
 	if err != nil {
@@ -111,7 +113,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	// A record ends with 2 and zeros: those are the padding.
+	// The text of a record ends with the byte 2 and zeros, which are the padding.
 	text = []byte(strings.TrimRight(string(text), "\x00"))
 	if len(text) == 0 || text[len(text)-1] != 2 {
 		return m, errors.New("the text has no end")
@@ -121,9 +123,9 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	return m, decoder.Decode(&m)
 }
 
-// CheckVAPID checks the header Authorization of a request to an origin, by RFC 8292: signed by the key, for this origin, not
-// for longer than a day, and with an address of the operator. It returns that address. It verifies by the standard library
-// alone, so that an error of the library that signs is found.
+// CheckVAPID checks the Authorization header of a request to an origin, by RFC 8292: its token is signed by the key, is for this
+// origin and for a day at most, and has an address of the operator, which CheckVAPID returns. It verifies with the standard
+// library alone, so that an error of the library that signs is found.
 func CheckVAPID(header, public, origin string) (subject string, err error) {
 	rest, some := strings.CutPrefix(header, "vapid ")
 	if !some {

@@ -15,8 +15,9 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Service is a push service. A test scripts its answers, and can restart it. It fails the test on errors that a real one would
-// not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards the fields below it.
+// Service is a push service. A test scripts its answers, and can restart it. The Service fails the test on errors that a real
+// push service would not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards the
+// fields below it.
 type Service struct {
 	t       testing.TB
 	public  string
@@ -60,7 +61,7 @@ func (s *Service) start(address string) {
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	})
-	if address != s.address { // not at a restart: requests read it
+	if address != s.address { // the address stays at a restart, because requests read it
 		s.address = listener.Addr().String()
 	}
 	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
@@ -73,10 +74,10 @@ func (s *Service) Restart() {
 	s.start(s.address)
 }
 
-// Close closes every connection: from now on nobody answers.
+// Close closes every connection: from now on no request is answered.
 func (s *Service) Close() { _ = s.server.Close() }
 
-// Host is the push service as devices name it.
+// Host returns the address by which devices name the push service.
 func (s *Service) Host() string { return s.address }
 
 // Browser subscribes a browser under a name.
@@ -88,7 +89,7 @@ func (s *Service) Browser(name string) *Browser {
 	return b
 }
 
-// errDropped is a message that the browser cannot read.
+// errDropped is the error for a message that the browser cannot read.
 var errDropped = errors.New("the message is not for the browser at this path")
 
 // Stranger makes keys of a stranger for the endpoint of a browser. The push service takes messages that are encrypted with them, and the
@@ -183,7 +184,7 @@ func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(h
 	}
 	s.topics[r.URL.Path] = topic
 	of := r.URL.Path + " " + m.UserID
-	// By user: a browser that changed hands begins anew.
+	// Versions are compared for each user, because a browser that changed hands begins anew.
 	if s.arrived++; m.Version < s.seen[of] {
 		s.t.Errorf("%s: the version %s after %s", of, m.Version, s.seen[of])
 	}
@@ -201,7 +202,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the sender went away
 	}
 	m, answer, err := s.arrive(r, body)
-	// A push service cannot tell: it takes the message.
+	// A push service cannot tell whether the browser can read a message, so it takes the message.
 	if err == errDropped {
 		w.WriteHeader(http.StatusCreated)
 		return
@@ -224,7 +225,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.under[r.URL.Path]--
-	// A sender that went away does not know that the message was taken.
+	// A message does not count as taken if its sender went away, because the sender does not know that it was taken.
 	taken = taken && r.Context().Err() == nil
 	if taken {
 		s.last[r.URL.Path] = m

@@ -25,7 +25,7 @@ func insert(ctx context.Context, tx *sql.Tx, author services.UserID, id services
 	return err
 }
 
-// SetMode writes an author's mode, as if all documents that have to name the author did so already; see posts.PutAuthor.
+// SetMode writes an author's mode, as if all documents that have to name the author named them already; see posts.PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -37,7 +37,7 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		// In the same transaction, as beginNaming does: a node that reads the mode reads the log up to here as well.
+		// The entry is in the same transaction, as in beginNaming: a node that reads the mode has the log up to this entry.
 		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// Step is a fact with its job, and the events before it. It is given Crowd users: an author, who is the first, and others.
+// Step is a fact with its job, and the events before it. Its functions get Crowd users: the first is the author.
 type Step struct {
 	Name   string
 	Before func(w *World, users []services.UserID)
@@ -25,8 +25,8 @@ const Crowd = 6
 // maxChecks is the most checks of its context that a step may take.
 const maxChecks = 2000
 
-// mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so the
-// work under it stops between any two steps, and at each step for some number of checks.
+// mortal is a context that ends after a given number of checks. Every call of an engine checks its context, so the work can stop
+// between any two steps: for each step there is a number of checks with which it stops there.
 type mortal struct {
 	context.Context
 	end  context.CancelFunc
@@ -68,12 +68,13 @@ func (m *mortal) died() bool { return m.left.Load() < 0 }
 func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 	t.Helper()
 	deaths := 0
-	// The steps of one job are a few checks of the context apart: a stride covers all of the job at a fraction of the cost.
+	// The steps of one job are a few checks of the context apart, so growing strides meet all of the job at a fraction of the
+	// cost.
 	for checks, died := 1, true; died; checks += 1 + checks/4 {
 		if checks > maxChecks {
 			t.Fatal("the work has no end")
 		}
-		// Each round is on new users, so that it meets all steps and not only those that the round before has left.
+		// Each round has new users, so that it meets all steps, and not only the steps that the round before has not done.
 		check := happen()
 		if died = crash(t, w, checks); died {
 			deaths++
@@ -86,13 +87,15 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 			t.Fatalf("the worker died after %d checks", checks)
 		}
 	}
-	// A rebuild continues without its first caller, because others may wait for it: only the steps after the rebuild are cut.
+	// A rebuild continues when its first caller has stopped, because other callers may wait for it. So the worker can die only in
+	// the steps after the rebuild.
 	if deaths < 3 {
 		t.Errorf("the worker died %d times only: the steps were not met", deaths)
 	}
 }
 
-// crash does all jobs that are due with a worker that dies after some checks of its context, and the rest with another node's.
+// crash runs all due jobs with a worker that dies after some checks of its context, and the other jobs with another node's
+// worker.
 func crash(t *testing.T, w *World, checks int) (died bool) {
 	t.Helper()
 	ctx := newMortal(t.Context(), checks)

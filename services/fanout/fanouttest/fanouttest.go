@@ -77,7 +77,7 @@ func New(tb testing.TB, options Options) *World {
 		options.Redis = w.Server.URL()
 	}
 	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
-	// The settings are asked for twice: Redis needs the expiry before the other parts exist.
+	// options.Projector is called twice, because Redis needs the expiry before the other parts exist.
 	var settings projector.Config
 	if options.Projector != nil {
 		options.Projector(&settings)
@@ -86,7 +86,7 @@ func New(tb testing.TB, options Options) *World {
 		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
 	}, rdb.Shape{Expiry: settings.Expiry})
 	w.Must(err)
-	tb.Cleanup(func() { _ = redis.Close() }) // it fails if a test has killed the server
+	tb.Cleanup(func() { _ = redis.Close() }) // Close fails if a test has killed the server
 	w.Redis = redis
 	w.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
@@ -116,7 +116,7 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 	EachWith(t, Options{Fanout: settings}, test)
 }
 
-// EachWith is Each with options. It sets those of the engines itself.
+// EachWith is Each with options. It sets the options of the engines itself.
 func EachWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -295,7 +295,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 		if !waits {
 			return
 		}
-		// Longer than a lease, and than the wait of a job that failed.
+		// The step is longer than a lease, and than the wait of a job that failed.
 		w.Clock.Advance(31 * time.Second)
 	}
 	waiting, dead := w.Jobs()
@@ -318,7 +318,7 @@ func (w *World) Document(user services.UserID) rdb.Document {
 	return documents[0]
 }
 
-// Inbox reads what one user's inbox lists.
+// Inbox reads the entries of one user's inbox.
 func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	w.TB.Helper()
 	page, err := w.Redis.Inbox(w.TB.Context(), user, services.MaxPostID, services.Retention)
@@ -326,7 +326,8 @@ func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	return page.Entries
 }
 
-// Agree compares the views of users with the facts: document and inbox exist, and list and count equal those of SQL.
+// Agree compares the views of users with the facts: document and inbox must exist, and their list and count must equal the list
+// and the count from SQL.
 func (w *World) Agree(users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
@@ -352,7 +353,7 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	// The expected view comes from SQL, by the statements of pages and not by those of rebuilds.
+	// The expected view comes from SQL, by the statements of pages and not by the statements of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")

@@ -14,7 +14,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// Feature makes a feature's service for one node, whose jobs it registers.
+// Feature makes the service of a feature for one node, and registers the service's jobs.
 type Feature func(w *World, f *fanout.Fanout)
 
 // Comparison is the difference between a part of a user's document and the facts, "" when there is none.

@@ -20,7 +20,7 @@ import (
 
 // Size is the size of a day.
 type Size struct {
-	Shows, Live    int // the number of all shows, and of those that are live now
+	Shows, Live    int // the number of all shows, and of live shows
 	Hosts, Viewers int
 	Most           int // the most hosts that a viewer follows; the first viewer follows this many
 }
@@ -47,16 +47,16 @@ type Day struct {
 func Host(number int) string   { return "host-" + strconv.Itoa(number) }
 func Viewer(number int) string { return "viewer-" + strconv.Itoa(number) }
 
-// NewDay makes the twelve hours before now and the twelve after. Most shows start on the hour or within half a minute after
-// it; a few hosts have many shows, and a few viewers follow many hosts.
+// NewDay makes the shows of the twelve hours before now and of the twelve hours after. Most shows start on the hour or within
+// half a minute after it; a few hosts have many shows, and a few viewers follow many hosts.
 func NewDay(now time.Time, size Size, seed uint64) *Day {
 	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
 	d := &Day{hosts: size.Hosts, byHost: make([][]int, size.Hosts), Follows: make([][]int, size.Viewers)}
 	now = now.UTC().Truncate(time.Millisecond)
-	// The last full hour, at which most shows start.
+	// hour is the last full hour, at which most live shows start.
 	hour := now.Truncate(time.Hour)
 	for i := range size.Shows {
-		// Squared, so that the first hosts have most of the shows.
+		// The square gives the first hosts most of the shows.
 		show := Show{Host: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
 		start := hour.Add(clustered(random))
 		switch long := time.Duration(20+random.IntN(90)) * time.Minute; {
@@ -92,7 +92,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 		d.byHost[d.Shows[i].Host] = append(d.byHost[d.Shows[i].Host], i)
 	}
 	for i := range d.Follows {
-		// Cubed, so that most viewers follow few hosts: with Most 2,000, two of three follow at most 10.
+		// The cube makes most viewers follow few hosts: with Most 2,000, two of three viewers follow at most 10.
 		count := int(math.Pow(float64(size.Most)+1, math.Pow(random.Float64(), 3)))
 		if i == 0 {
 			count = size.Most
@@ -102,8 +102,8 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	return d
 }
 
-// clustered is how long after the hour a show starts: six of ten on it, three within half a minute, one at any time. Every
-// node must order equal and nearly equal times in the same way.
+// clustered is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after it,
+// one at any time. Every node must order equal and nearly equal times in the same way.
 func clustered(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
@@ -164,7 +164,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 			}
 		}
 	}
-	// Sections first: live, upcoming, replays. Where the greatest time of a section comes first, its sort key is negated.
+	// Sections come first: live, upcoming, replays. If the greatest time of a section comes first, its sort key is negated.
 	slices.SortFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.place, b.place), cmp.Compare(b.number, a.number))
 	})

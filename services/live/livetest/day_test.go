@@ -71,8 +71,8 @@ func TestFilesOfADay(t *testing.T) {
 	}
 }
 
-// Live shows first, the newest start on top; upcoming ones, the soonest plan on top; replays, the newest end on top; of
-// equal times the newer show first.
+// A board has live shows first, the newest start on top; then upcoming shows, the soonest plan on top; then replays, the newest
+// end on top. Of shows with equal times the newer one comes first.
 func TestTheBoardOfADay(t *testing.T) {
 	at := func(minute int) time.Time { return now.Add(time.Duration(minute) * time.Minute) }
 	d := &Day{Follows: [][]int{{0, 1}, {1}}, byHost: make([][]int, 3), Shows: []Show{

@@ -84,7 +84,7 @@ func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) 
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
 	w.Must(err)
-	// The list as it is stored: its mark, and then the replays, the oldest first.
+	// The stored list begins with its mark. Then the replays follow, the oldest first.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
 	for _, member := range slices.Backward(members) {
 		if member[0] == '!' || len(ids) == services.Retention {

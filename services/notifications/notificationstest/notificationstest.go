@@ -21,7 +21,7 @@ func New(w *fanouttest.World) *notifications.Service {
 	return on(w, w.Fanout)
 }
 
-// Install is New for the world's node and for those made later.
+// Install is New for the world's node and for nodes made later.
 func Install(w *fanouttest.World) {
 	compare(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { on(w, f) })

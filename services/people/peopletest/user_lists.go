@@ -15,7 +15,7 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 ) (walked map[services.UserID][]uint64, sizes map[services.UserID][]int) {
 	t.Helper()
 	walked, sizes = map[services.UserID][]uint64{}, map[services.UserID][]int{}
-	// The lists that are not at their end, with the position of the next page.
+	// next has the lists that are not at their end, with the position of each list's next page.
 	next := map[services.UserID]uint64{}
 	for _, owner := range owners {
 		next[owner] = services.ListStart

@@ -10,13 +10,14 @@ import (
 	"tidings/tests/histories"
 )
 
-// few is the least number of histories that run with each commit on every engine, beside those that are known to find a bug.
+// few is the least number of histories that run with each commit on every engine, beside the histories that are known to find a
+// bug.
 const few = 10
 
-// Replacements are an injected bug in scripts: texts that each occur once in their script become others.
+// Replacements are an injected bug in scripts. Each replaces a text that occurs once in its script.
 type Replacements []replacement
 
-// replacement is one text of a script and the one that takes its place.
+// replacement is a text of a script and the text that takes its place.
 type replacement struct {
 	script   *redis.Script
 	old, new string
@@ -56,8 +57,8 @@ func Script(name string) *redis.Script {
 	return scripts[at]
 }
 
-// Histories are the numbers of the histories to run: the first few, all up to full if the full set is asked for, and those that
-// once found a bug, because they are worth repeating.
+// Histories are the numbers of the histories to run: the first few, all up to full if the full set is asked for, and the
+// histories that once found a bug, because these are worth repeating.
 func Histories[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[int]bool {
 	t.Helper()
 	all := map[int]bool{}
@@ -94,7 +95,7 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 					err = run(number, bug)
 				}
 			}
-			// A Redis that did not answer has found nothing.
+			// A history whose Redis did not answer has found nothing.
 			if err == nil || services.IsUnavailable(err) {
 				t.Fatalf("not found up to %d: %v", number, err)
 			}

@@ -32,7 +32,8 @@ func EveryReadIsGuarded[C any](t *testing.T, open func(t *testing.T, options red
 					waited++
 				}
 			}
-			// One before the first pause and one after each; the breaker alone would let ten readers wait in that time.
+			// One read waits before the first pause and one after each pause; the breaker alone would let ten readers wait in
+			// that time.
 			if most := 2 + int(time.Since(start)/pause); waited == 0 || waited > most {
 				t.Errorf("%d reads waited in %v, want 1 to %d", waited, time.Since(start), most)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node counts as
-// dead after two seconds, so that tests of a lost master are short.
+// The constants are the shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node
+// counts as dead after two seconds, so that tests of a lost master are short.
 const (
 	masters         = 3
 	slots           = 16384
@@ -33,8 +33,8 @@ func Cluster(tb testing.TB) (url string) {
 	return url
 }
 
-// ClusterServers is Cluster, with its masters: for tests that kill, pause or flush one. Give a cluster back whole: it is not
-// reused if a master is not running.
+// ClusterServers gives a cluster as Cluster does, and also returns its masters, for tests that kill, pause or flush one. Give a
+// cluster back whole: it is not reused if a master is not running.
 func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	tb.Helper()
 	servers = takeIdle(tb)

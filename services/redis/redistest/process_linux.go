@@ -2,11 +2,11 @@ package redistest
 
 import "syscall"
 
-// A process that is stopped keeps its connections and answers nothing: a server that hangs.
+// A process that is stopped keeps its connections and answers nothing, like a server that hangs.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
-	// diesWithUs: a server ends with the test binary, so that it may be kept for the next test.
+	// diesWithUs is true: a server ends with the test binary, so it may be kept for the next test.
 	diesWithUs = true
 )
 

@@ -8,7 +8,7 @@ import "syscall"
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
-	// diesWithUs: a server would outlive the test binary, so that none is kept beyond its test.
+	// diesWithUs is false: a server would outlive the test binary, so no server is kept beyond its test.
 	diesWithUs = false
 )
 

@@ -15,7 +15,7 @@ type Proxy struct {
 	target   string
 	work     sync.WaitGroup
 
-	// mu guards the faults and the links. The fate of each piece of data is decided under it.
+	// mu guards the faults and the links. The fate of each piece of data is decided while mu is held.
 	mu          sync.Mutex
 	links       map[*link]struct{}
 	delay       time.Duration
@@ -71,7 +71,7 @@ func (p *Proxy) HoldReply() (arrived <-chan struct{}, release func()) {
 // BlackHole swallows all data, in both directions, and closes nothing. Swallowed data does not come back.
 func (p *Proxy) BlackHole(on bool) { p.set(func() { p.blackHole = on }) }
 
-// Reset breaks all connections. New ones are accepted.
+// Reset breaks all connections. New connections are accepted.
 func (p *Proxy) Reset() {
 	p.set(func() {
 		for l := range p.links {

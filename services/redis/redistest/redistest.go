@@ -1,9 +1,9 @@
 // Package redistest gives tests a Redis of their own: real servers on loopback, alone, as a cluster or under sentinels,
 // and a proxy that simulates network faults.
 //
-// It guarantees that no test sees another's data, and that every server ends with its test, or with the test binary
-// at the latest, even if that is killed (on Linux; elsewhere with the test). Without redis-server in PATH a test
-// fails and says how to install it: a test that did not run has not passed.
+// It guarantees that no test sees another's data, and that every server ends with its test, or on Linux with the test binary at
+// the latest, even if the binary is killed. Without redis-server in PATH a test fails and says how to install it: a test that did
+// not run has not passed.
 package redistest
 
 import (
@@ -111,7 +111,7 @@ var debugSetting = sync.OnceValue(func() string {
 	return "enable-debug-command local\n"
 })
 
-// sweep is sweepFolders, once in a test binary.
+// sweep runs sweepFolders once in a test binary.
 var sweep = sync.OnceFunc(sweepFolders)
 
 // sweepFolders removes the folders of test binaries that have ended: nothing else removes the folder of a cluster that was kept
@@ -126,7 +126,7 @@ func sweepFolders() {
 	}
 }
 
-// freePort is a port without a listener, like the one 10,000 above it.
+// freePort returns a port without a listener; the port 10,000 above it has none either.
 func freePort(tb testing.TB) int {
 	for range 1000 {
 		port := firstPort + rand.IntN(portRange)
@@ -178,7 +178,7 @@ func (s *Server) start() error {
 	if err := os.WriteFile(config, []byte(text+s.settings), 0o600); err != nil {
 		return err
 	}
-	// No pipes and no goroutine: a server that is kept for the next test must not look like a leak.
+	// The process has no pipes and no goroutine, because a server that is kept for the next test must not look like a leak.
 	command := exec.Command(s.program, arguments...)
 	command.Stdout, command.Stderr, command.SysProcAttr = output, output, childAttributes()
 	if err := command.Start(); err != nil {
@@ -192,7 +192,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// awaitPong waits for the answer of this process, and not of another that may have taken the port.
+// awaitPong waits for the answer of this process, and not of another process that may have taken the port.
 func (s *Server) awaitPong() error {
 	deadline := time.Now().Add(startDeadline)
 	for {
@@ -223,7 +223,7 @@ func (s *Server) do(run func(context.Context, *redis.Client) error) error {
 	return run(ctx, client)
 }
 
-// must is do, and fails the test on an error.
+// must is like do, but fails the test on an error.
 func (s *Server) must(what string, run func(context.Context, *redis.Client) error) {
 	s.tb.Helper()
 	if err := s.do(run); err != nil {

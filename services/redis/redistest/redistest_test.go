@@ -214,7 +214,7 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 	})
 }
 
-// The next test gets the sentinels that a test gives back, empty; those whose master has died are not reused.
+// The next test gets the set of sentinels that a test gives back, emptied. A set whose master has died is not reused.
 func TestSentinelsAreUsedAgain(t *testing.T) {
 	if !diesWithUs {
 		return // none is kept

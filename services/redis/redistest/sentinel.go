@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The shape of a set. Two of three sentinels decide that a master is dead.
+// The constants are the shape of a set. Two of three sentinels decide that a master is dead.
 const (
 	sentinels        = 3
 	sentinelDeadline = 15 * time.Second
@@ -25,8 +25,8 @@ var idleSentinels struct {
 	sets [][]*Server
 }
 
-// Sentinel gives this test an empty master with a replica and three sentinels, and returns the URL. A later test reuses them. A
-// dead master is replaced within a few seconds.
+// Sentinel gives this test an empty master with a replica and three sentinels, and returns the URL. A later test reuses the
+// servers. A dead master is replaced within a few seconds.
 func Sentinel(tb testing.TB) (url string) {
 	tb.Helper()
 	set := takeIdleSentinels(tb)

@@ -48,7 +48,7 @@ max_wal_size = 256MB
 autovacuum_naptime = 10s
 `
 
-// careless settings do not wait for the disk: tests kill processes, and not the machine.
+// careless settings do not wait for the disk: tests kill processes, but do not crash the machine.
 const careless = settings + `
 fsync = off
 full_page_writes = off
@@ -76,7 +76,7 @@ func NewServer(tb testing.TB) *Server {
 	return server
 }
 
-// NewDurable starts a server outside of a test, for programs that measure: it waits for the disk, as one in production does.
+// NewDurable starts a server outside of a test, for programs that measure: it waits for the disk, as a server in production does.
 func NewDurable() (*Server, error) { return startServer(settings) }
 
 // Close ends the server and deletes its data.
@@ -198,7 +198,7 @@ func findPrograms() (bin string, err error) {
 		"run apt-get install postgresql (Debian) or brew install postgresql (macOS), or put its bin folder into PATH")
 }
 
-// takeAccount gives the folder to an account that PostgreSQL accepts: it refuses to run as root.
+// takeAccount gives the folder to an account that PostgreSQL accepts: PostgreSQL refuses to run as root.
 func (s *Server) takeAccount() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -273,7 +273,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 			return false, nil
 		}
 		said, _ := os.ReadFile(log.Name()) // for the message
-		// A server that was killed leaves shared memory behind until its last process has ended.
+		// The shared memory of a killed server exists until its last process has ended.
 		if bytes.Contains(said, []byte("is still in use")) {
 			return true, fmt.Errorf("sqltest: PostgreSQL did not start: %w\n%s", err, said)
 		}

@@ -1,8 +1,8 @@
 // Package sqltest gives tests a database of their own: SQLite in a file, PostgreSQL in a server that the test
 // binary starts and that ends with it.
 //
-// It guarantees that no two calls share a database, and that nothing outlives the test binary, even one that is
-// killed. It never skips: without PostgreSQL's programs the test fails and says how to get them.
+// It guarantees that no two calls share a database, and that nothing outlives the test binary, even if the binary is killed. It
+// never skips: without PostgreSQL's programs the test fails and says how to get them.
 package sqltest
 
 import (

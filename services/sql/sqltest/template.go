@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The tables are made once in a test binary, for each engine that it asks for, and every database of a test is a copy:
-// making them takes longer than most tests.
+// The tables are made once in a test binary, for each engine that it asks for, because making them takes longer than most tests.
+// Every database of a test is a copy.
 
 // migrated is the content of a SQLite file with all tables, which are empty.
 var migrated = sync.OnceValues(func() (content []byte, err error) {

@@ -31,7 +31,7 @@ type Trips struct {
 	open []net.Conn
 }
 
-// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. It
+// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. The counter
 // ends with the test.
 func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 	tb.Helper()

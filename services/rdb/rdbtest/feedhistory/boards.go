@@ -17,7 +17,8 @@ type Boards interface {
 	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor
-	// Check compares the boards that readers see with the facts after a step. Compare does so for one reader at the end.
+	// Check compares the boards that readers see with the facts after a step. Compare compares the board of one reader at the
+	// end.
 	Check() error
 	Compare(user services.UserID) error
 }

@@ -91,12 +91,12 @@ func (s snapshot) fault() error {
 			count++
 		}
 	}
-	// The count is capped, and "+" says that more may count: beyond the cap, or among the trimmed ones.
+	// The count is capped, and "+" says that more may count: beyond the cap, or among the trimmed entries.
 	want := strconv.Itoa(min(count, services.Retention))
 	if count > services.Retention || s.ft > s.seen.String() {
 		want += "+"
 	}
-	// While the view is being built, and until the next write, the count is still that of the earlier list.
+	// While the view is being built, and until the next write, the count is still the count of the earlier list.
 	if s.st == "1" && s.fc != want {
 		return fmt.Errorf("fc is %s and the list has %s", s.fc, want)
 	}

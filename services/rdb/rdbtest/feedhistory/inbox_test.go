@@ -38,7 +38,7 @@ func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 20) })
 }
 
-// The scripts that have bugs injected.
+// Bugs are injected into these scripts.
 var (
 	feedSeen     = clienttest.Script("feed_seen")
 	inboxAdd     = clienttest.Script("inbox_add")

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis"
 )
 
-// The work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
+// This file has the work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
 
 // fanOut updates the author's own feed and then cuts the current followers into chunks.
 func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
@@ -199,7 +199,7 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 		pause()
 		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
 		pause()
-		// The position (Seen) was read at an earlier moment than these, as in the program.
+		// The position (Seen) was read at an earlier moment than the facts below, as in the program.
 		facts.Entries = w.homeFeed(user)
 		facts.Pulled = w.pulledBy(user)
 		if w.Boards != nil {

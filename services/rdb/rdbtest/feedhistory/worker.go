@@ -33,7 +33,7 @@ func (w *worker) start() {
 				panic(errDead)
 			}
 		})
-		// The last value, so that the caller of next sees the error before the end.
+		// The error is the last value, so that the caller of next sees it before the end.
 		if err != nil {
 			yield(err)
 		}

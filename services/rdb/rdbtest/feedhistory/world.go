@@ -35,7 +35,7 @@ type World struct {
 	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
 	stalls int    // one in this many pauses is long
 
-	// The facts. A transaction is one write to these maps: between two pauses only the current step runs.
+	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // the time of the follow
 	seen  map[services.UserID]services.PostID
@@ -43,9 +43,9 @@ type World struct {
 	last  services.PostID          // greatest ID that was assigned
 	held  []services.PostID        // IDs assigned to transactions that have not committed
 
-	// The jobs that have not ended, in no order that matters: any of them may run next.
+	// queue has the jobs that have not ended. Their order does not matter: any of them may run next.
 	queue []*worker
-	shown map[services.UserID]snapshot // the state that readers saw last, for comparison with that after the next step
+	shown map[services.UserID]snapshot // the state that readers saw last, for comparison with the state after the next step
 	trace []string                     // a line for each event and step, printed with a failure
 
 	Rereads bool // false is an injected bug: a removal does not read its edge again
@@ -111,8 +111,8 @@ func (w *World) run(steps int) (err error) {
 	return w.compare()
 }
 
-// The kinds of events. Each history has its own mix, in which some kinds do not occur at all: a bug that needs several events
-// of a few kinds shows far sooner than if all kinds occur all the time.
+// These are the kinds of events. Each history has its own mix, in which some kinds do not occur at all: a bug that needs several
+// events of a few kinds shows far sooner than if all kinds occur all the time.
 const (
 	publish = iota
 	follow
@@ -125,7 +125,7 @@ const (
 	kinds
 )
 
-// The kinds that only some histories have: first that of pulled authors, then those of boards.
+// Only some histories have these kinds: flip is for pulled authors, and BoardKinds is the first kind for boards.
 const (
 	flip = kinds + iota
 	BoardKinds
@@ -139,7 +139,7 @@ func Run(ctx context.Context, client *rdb.Projections, number int, first service
 	return w.run(30 + number%3*30)
 }
 
-// mix draws how often each kind of event is in the deck, from the parts of its kind: none, some or many.
+// mix draws how often each kind of event is in the deck, from the numbers that the kind allows.
 func (w *World) mix() (deck []int) {
 	for kind, parts := range [kinds][]int{
 		publish: {1, 2, 4}, follow: {2, 4, 8}, unfollow: {0, 4, 8}, remove: {0, 0, 1, 4}, see: {0, 0, 2},
@@ -284,7 +284,7 @@ func (w *World) work(trouble bool) error {
 	}
 	worker := w.queue[at]
 	worker.stalled = false
-	// As after a lease that ended while its worker still runs: both go on.
+	// This is as after a lease that ended while its worker still runs: both workers go on.
 	if trouble && w.Random.IntN(12) == 0 {
 		w.Say("%s: taken by another as well", worker.name)
 		w.Enqueue(worker.name, worker.do)
