@@ -72,7 +72,7 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 		return err
 	}
 	if lost := f.lost.Load(); lost > 0 {
-		return fmt.Errorf("%d of %d sockets were lost\n%s", lost, b.sockets, p.tail())
+		return fmt.Errorf("of %d sockets %s\n%s", b.sockets, f.losses(), p.tail())
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -31,7 +30,8 @@ type fleet struct {
 	sockets []*socket
 	readers sync.WaitGroup
 	lost    atomic.Int64
-	frame   int // bytes of an event
+	loss    atomic.Pointer[error] // why the first of the lost sockets ended
+	frame   int                   // bytes of an event
 
 	origin  time.Time // the sockets' times count from it
 	pending atomic.Int64
@@ -82,10 +82,6 @@ func openFleet(ctx context.Context, address string, n int, open opening) (*fleet
 		f.close()
 		return nil, fmt.Errorf("opening %d sockets to %s: %w", n, address, err)
 	}
-	f.frame = f.sockets[0].taken
-	for _, s := range f.sockets {
-		f.readers.Go(s.read)
-	}
 	return f, nil
 }
 
@@ -103,7 +99,14 @@ func (f *fleet) open(ctx context.Context, address string, i int, open opening) e
 	if err := open(s, i); err != nil {
 		return fmt.Errorf("socket %d: %w", i, err)
 	}
-	return conn.SetDeadline(time.Time{})
+	if i == 0 {
+		f.frame = s.taken
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	f.readers.Go(s.read) // at once: the server pings while others are being opened
+	return nil
 }
 
 // close ends every socket at once and waits until all readers have ended.
@@ -144,19 +147,25 @@ func (s *socket) event() {
 
 var nextType = []byte(`"type":"next"`)
 
-// read handles frames until the connection ends.
+// read handles frames until the connection ends. Then the socket counts as lost.
 func (s *socket) read() {
+	err := s.handleFrames()
+	s.fleet.loss.CompareAndSwap(nil, &err)
+	s.fleet.lost.Add(1)
+}
+
+// handleFrames handles frames until the connection or the subscription ends, and returns why it ended.
+func (s *socket) handleFrames() error {
 	for {
 		opcode, payload, err := s.next()
 		if err != nil {
-			s.fleet.lost.Add(1)
-			return
+			return err
 		}
 		switch {
 		case opcode == opPing:
 			err = s.write(opPong, payload)
 		case opcode == opClose:
-			err = io.EOF
+			err = fmt.Errorf("the server closed it: %q", payload)
 		case bytes.Contains(payload, nextType):
 			if watch := s.fleet.watch.Load(); watch != nil {
 				(*watch)(s.index, payload, time.Now())
@@ -165,11 +174,10 @@ func (s *socket) read() {
 		case bytes.Contains(payload, []byte(`"type":"ping"`)):
 			err = s.write(opText, []byte(`{"type":"pong"}`))
 		case bytes.Contains(payload, []byte(`"type":"error"`)), bytes.Contains(payload, []byte(`"type":"complete"`)):
-			err = io.EOF // the subscription is over
+			err = fmt.Errorf("the subscription is over: %s", payload)
 		}
 		if err != nil {
-			s.fleet.lost.Add(1)
-			return
+			return err
 		}
 	}
 }

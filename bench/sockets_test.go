@@ -131,6 +131,13 @@ func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// count is the number of connections that were identified.
+func (k *talker) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.conns)
+}
+
 // all writes to every connection.
 func (k *talker) all(kind int, text string) {
 	k.mu.Lock()
@@ -222,6 +229,33 @@ func TestFleetAnswersPings(t *testing.T) {
 	}
 }
 
+// A socket that is open answers pings while others are being opened, however long that takes.
+func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
+	k := &talker{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
+	address := serve(t, k.ServeHTTP)
+	open := subscribe(address, func(i int) string { return fmt.Sprint("dev:", i) })
+	f, err := openFleet(t.Context(), address, 2, func(s *socket, i int) error {
+		if i == 1 { // wait for a pong of the other one
+			for k.count() < 1 {
+				if err := pause(t.Context(), time.Millisecond); err != nil {
+					return err
+				}
+			}
+			k.all(websocket.PingMessage, "while it opens")
+			select {
+			case <-k.pongs:
+			case <-time.After(10 * time.Second):
+				return errors.New("a ping was not answered in 10 s")
+			}
+		}
+		return open(s, i)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+}
+
 func TestFleetNotesLostSockets(t *testing.T) {
 	for name, message := range map[string]string{"error": `{"id":"1","type":"error","payload":[]}`, "complete": `{"id":"1","type":"complete"}`, "close": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -241,8 +275,8 @@ func TestFleetNotesLostSockets(t *testing.T) {
 				close(gone)
 			}()
 			within(t, gone)
-			if got := f.lost.Load(); got != 2 {
-				t.Errorf("%d sockets are lost, want 2", got)
+			if got := f.losses(); !strings.HasPrefix(got, "2 sockets are lost, the first one because: ") || !strings.Contains(got, name) {
+				t.Errorf("losses: %s", got)
 			}
 		})
 	}

@@ -87,8 +87,17 @@ func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(volleyLimit):
-		return fmt.Errorf("%d of %d events did not come in %v; %d sockets are lost", f.pending.Load(), len(f.sockets), volleyLimit, f.lost.Load())
+		return fmt.Errorf("%d of %d events did not come in %v; %s", f.pending.Load(), len(f.sockets), volleyLimit, f.losses())
 	}
+}
+
+// losses says how many sockets are lost, and why the first of them is.
+func (f *fleet) losses() string {
+	text := fmt.Sprintf("%d sockets are lost", f.lost.Load())
+	if loss := f.loss.Load(); loss != nil {
+		text += ", the first one because: " + (*loss).Error()
+	}
+	return text
 }
 
 // latencies returns the times of the last events, each measured from its own start.

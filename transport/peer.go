@@ -83,8 +83,8 @@ const (
 	beginDuplicateID
 	// beginAtLimit: the peer is at its limit of operations. The client may try again when one has ended.
 	beginAtLimit
-	// hurdleClosing: the peer ends, and its client hears of that in another way.
-	hurdleClosing
+	// beginClosing: the peer ends, and its client hears of that in another way.
+	beginClosing
 )
 
 // begin registers an operation. If the result is beginOK, the caller must start the operation, because Drain waits for it.
@@ -98,7 +98,7 @@ func (p *peer) begin(one *operation) beginResult {
 func (p *peer) beginLocked(one *operation) beginResult {
 	switch {
 	case p.closing:
-		return hurdleClosing
+		return beginClosing
 	case p.index(one.id) >= 0:
 		return beginDuplicateID
 	case len(p.operations) >= p.sockets.cfg.Subscriptions:

@@ -287,7 +287,7 @@ func (s *socket) subscribe(read message) {
 	case beginAtLimit:
 		one.cancel()
 		_ = s.send(s.failed(nil, read.id, one.named(asList(s.tooMany()))))
-	case hurdleClosing:
+	case beginClosing:
 		one.cancel()
 	}
 }

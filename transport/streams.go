@@ -213,7 +213,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
 	case beginAtLimit:
 		err = stream.tooMany()
-	case hurdleClosing:
+	case beginClosing:
 		err = services.Errorf(services.NotFound, "token: its event stream has ended: reserve one by PUT")
 	}
 	if err != nil {
