@@ -81,7 +81,7 @@ func (d *documentReader) read(ctx context.Context, first, count int) error {
 	return err
 }
 
-// newBareWriter makes a writer whose frame has a length in bytes. The client accepts the frame as an event.
+// newBareWriter makes a writer whose frame is length bytes long. The client accepts the frame as an event.
 func newBareWriter(length int) *bareWriter {
 	text := []byte(`{"id":"1","type":"next","payload":`)
 	for len(appendFrame(nil, opText, text, false)) < length-1 {

@@ -48,7 +48,8 @@ func openInsertFloor(driver, name string, senders int, newTwin func(ctx context.
 	return &insertFloor{driver: driver, source: source, senders: senders, newTwin: newTwin}, err
 }
 
-// newFiles makes SQLite databases in a folder, one after the other: each replaces the last one.
+// newFiles returns a function for newTwin: each call removes the SQLite database of the last call, and returns the address of a new one in
+// the same folder.
 func newFiles(folder string) func(context.Context) (url, name string, err error) {
 	return func(context.Context) (url, name string, err error) {
 		name = filepath.Join(folder, "twin.db")

@@ -49,7 +49,7 @@ type options struct {
 	follows, results   string
 	profilesFolder     string
 
-	readers      int // for each number of people that a reader follows
+	readers      int // how many are made for each entry of followed
 	volleys      int // in a round
 	socketRounds int
 	importRounds int

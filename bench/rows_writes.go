@@ -32,7 +32,7 @@ type sqlEngine struct {
 	arguments []string // of a server on it
 	// The database of the bare commits: see openBare.
 	driver, bare string
-	// store is the database of Tidings for the driver. newTwin makes new databases for the floor: see insertFloor.
+	// store is the address of Tidings' own database, as the driver takes it. newTwin makes an empty one for insertFloor.
 	store   string
 	newTwin func(ctx context.Context) (url, name string, err error)
 }

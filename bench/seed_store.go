@@ -39,8 +39,8 @@ func seedUsers(ctx context.Context, file string, users int) error {
 // unreadEach is how many messages wait in each seeded conversation.
 const unreadEach = 3
 
-// seedConversations puts readers into conversations with another user, talker, who has sent messages in each. Every second
-// conversation is counted when read.
+// seedConversations puts readers into conversations with another user, talker, who has sent unreadEach messages in each. In every second
+// conversation unread messages are counted when badges are read, in the others when a message is sent.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()

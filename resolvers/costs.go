@@ -54,7 +54,7 @@ var Weights = map[string]int{
 	"User.followees":        30,
 	"User.posts":            30,
 	"User.shows":            30,
-	// Lists within the items of a list: one statement for all of them, with rows for each.
+	// Lists and values of the items of a list: one statement for all items, with rows for each.
 	"Conversation.messages":    30,
 	"Conversation.members":     30,
 	"Conversation.lastMessage": 10,

@@ -129,9 +129,9 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 	return position, nil
 }
 
-// hostCursors is added to the ID of a category of the host application to make its number in cursors. The numbers below it are
+// hostCategoryOffset is added to the ID of a category of the host application to make its number in cursors. The numbers below it are
 // Tidings' own categories, by their index in services.Categories. 2^16 leaves room for more of them than there will ever be.
-const hostCursors = 1 << 16
+const hostCategoryOffset = 1 << 16
 
 // notificationPositionText prints a position in a viewer's notifications: the time as one cursor, and then the category and the
 // subject as another. All three parts are needed, because groups of one moment differ by category and subject. The category is
@@ -139,7 +139,7 @@ const hostCursors = 1 << 16
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
-		category = hostCursors + host.ID
+		category = hostCategoryOffset + host.ID
 	}
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
@@ -162,7 +162,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		}
 	}
 	for _, host := range r.Notifications.Memory.Now().All() {
-		if subject, err := notificationCursor.parse("after", services.UserID(hostCursors+host.ID), text[middle:]); err == nil {
+		if subject, err := notificationCursor.parse("after", services.UserID(hostCategoryOffset+host.ID), text[middle:]); err == nil {
 			position.Category, position.Subject = host.Name, services.PostID(subject)
 			return position, nil
 		}

@@ -199,7 +199,7 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 		talks = append(talks, a.talk("DIRECT", "alice", fmt.Sprint("friend", i)))
 	}
 	order := []int{7, 3, 11, 0, 9, 1, 5, 10, 2, 8, 4, 6}
-	for range 2 { // the second batch is after the first, although the clock stands still
+	for range 2 { // the second batch counts as later than the first, although the clock does not move
 		var events []event
 		for _, i := range order {
 			events = append(events, event{"sendMessage": event{"as": fmt.Sprint("user:friend", i), "conversationId": talks[i], "body": "hello"}})

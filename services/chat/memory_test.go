@@ -96,7 +96,7 @@ func (r *room) look() {
 	}
 }
 
-func (r *room) wants(unread int, known bool, places ...services.ReadSidePlace) Counted {
+func (r *room) readExpecting(unread int, known bool, places ...services.ReadSidePlace) Counted {
 	r.t.Helper()
 	got := r.Sequences.readSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
@@ -110,17 +110,17 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(1, 10)
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
-	r.wants(0, false, places...)
+	r.readExpecting(0, false, places...)
 	r.Sequences.Follow(reader, places)
 	r.Sequences.learn(t.Context(), places, places)
-	first := r.wants(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
+	first := r.readExpecting(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
 	if r.Sequences.learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
 	r.head(2, 9)
 	r.look()
-	second := r.wants(4, true, places...)
+	second := r.readExpecting(4, true, places...)
 	if second.Sequence <= first.Sequence || r.notified.Load() != 1 {
 		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.notified.Load())
 	}
@@ -136,10 +136,10 @@ func TestEveryChangeHasAUniqueStamp(t *testing.T) {
 	r.head(1, 1)
 	r.head(2, 1)
 	r.Sequences.learn(t.Context(), places)
-	last := r.wants(2, true, places...).Sequence
+	last := r.readExpecting(2, true, places...).Sequence
 	for i := range int64(4) {
 		r.Sequences.Moved(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
-		stamp := r.wants(int(3+i), true, places...).Sequence
+		stamp := r.readExpecting(int(3+i), true, places...).Sequence
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
@@ -147,7 +147,7 @@ func TestEveryChangeHasAUniqueStamp(t *testing.T) {
 	}
 	r.Sequences.Moved(Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
 	r.Sequences.Moved(Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
-	if got := r.wants(6, true, places...); got.Sequence != last {
+	if got := r.readExpecting(6, true, places...); got.Sequence != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
 }
@@ -247,13 +247,13 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 	for range 5 {
 		r.pass(time.Minute)
 		r.look()
-		r.wants(4, true, both[0])
+		r.readExpecting(4, true, both[0])
 	}
 	asked := r.e.sqlHeads
 	if r.look(); r.e.sqlHeads != asked+1 {
 		t.Errorf("SQL was asked for %d heads, want the one that somebody reads", r.e.sqlHeads-asked)
 	}
-	r.wants(4, false, both...)
+	r.readExpecting(4, false, both...)
 }
 
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
@@ -265,7 +265,7 @@ func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
-	r.wants(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
+	r.readExpecting(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
 }
 
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.

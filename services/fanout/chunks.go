@@ -263,7 +263,8 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 
 // serveChunk serves one chunk of followers, as SQL has them when it runs.
 func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) error {
-	// The stamp comes before every read of SQL below. An inbox that loses something after the stamp refuses the post, see push.
+	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the post, see
+	// push.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.P
 // countsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts anew.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// projectCounts projects the counts that SQL has now, which are at least as new as the mark that left the job.
+// projectCounts projects the counts that SQL has now. They include at least the mark that queued the job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.projector.Project(ctx, user, s.registers)
 }

@@ -22,8 +22,8 @@ const (
 // for a day, and the rows that features have registered.
 type Janitor struct{ projector *Projector }
 
-// limitedRows are a feature's rows that are kept for a limited time.
-type limitedRows struct {
+// expiringRows are a feature's rows that are kept for a limited time.
+type expiringRows struct {
 	name   string
 	forget func(ctx context.Context) (dropped int, err error)
 }
@@ -36,7 +36,7 @@ func (p *Projector) RegisterLimitedRows(name string, forget func(ctx context.Con
 			panic(fmt.Sprintf("projector: the limited rows %q are registered twice", name))
 		}
 	}
-	p.limited = append(p.limited, limitedRows{name, forget})
+	p.limited = append(p.limited, expiringRows{name, forget})
 }
 
 // Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.

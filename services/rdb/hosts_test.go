@@ -75,7 +75,7 @@ func TestHostsAreNamedInDocuments(t *testing.T) {
 }
 
 // Among 2,000 hosts, an entry is found and changed or dropped, and the others stay.
-func TestManyHosts(t *testing.T) {
+func TestOneOfManyFollowedHostsIsChangedOrDropped(t *testing.T) {
 	eachView(t, func(v view) {
 		var hosts []services.FollowedAuthor
 		for i := range 2000 {

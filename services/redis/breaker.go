@@ -78,8 +78,8 @@ func (b *breaker) ReportResult(err error) {
 	done(err)
 }
 
-// isOutage reports whether the server is absent or not yet ready, for any command. A full server, a read-only one and one with
-// a moving slot still answer reads, and a busy pool is this process's own problem.
+// isOutage reports whether an error means that the server answers no command: it is absent, not ready yet, or accepts no more clients. A
+// full server, a read-only one and one with a moving slot still answer reads, and a busy pool is this process's own problem.
 func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false

@@ -44,8 +44,8 @@ func newFieldReads(client redis.UniversalClient, readers *guard, within time.Dur
 	return &fieldReads{client: client, readers: readers, longest: 2 * within, ctx: Reading(context.Background())}
 }
 
-// process sends a command, as sharedHook does. A read that joins is not cut short: its deadline leaves room for two
-// batches.
+// process sends a command: in a batch if the caller's deadline leaves time for two batches, the one before it and its own; otherwise
+// alone.
 func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	if err := ctx.Err(); err != nil {
 		return err

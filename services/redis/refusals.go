@@ -30,7 +30,7 @@ var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 // refusals record whether Redis refuses writes. They are safe for concurrent use.
 type refusals struct {
 	on    atomic.Bool
-	taken atomic.Int32 // successful probes in a row, while on
+	taken atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while on is true
 }
 
 // RefusesWrites reports whether Redis answers but refuses writes: then nothing that it holds is EXACT.

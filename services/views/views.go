@@ -138,7 +138,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 		if upTo.Before(time.UnixMilli(0)) {
 			return nil, services.Errorf(services.Invalid, "upTo: %s is before 1970", upTo.UTC().Format(time.RFC3339))
 		}
-		// Unlike the times of items, this time is not cut to milliseconds: a time between two items divides them.
+		// The times of items are cut to milliseconds. This time need not be: a time between two items separates them as it is.
 		until = upTo.UTC()
 	}
 	return &jobs.Command{

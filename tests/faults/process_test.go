@@ -211,17 +211,17 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 		}
 	}
 	expect("at rest", 0)
-	allocate(8 << 20)
+	makeGarbage(8 << 20)
 	expect("after a little work", 0)
 	for range 10 {
 		expect("some time later", 0) // the garbage is too little to be worth a collection
 	}
-	allocate(40 << 20)
+	makeGarbage(40 << 20)
 	expect("in the second of a rush", 0)
 	idle := runtimeMetric("/memory/classes/heap/objects:bytes")
 	expect("a second after it", 0)
 	expect("two seconds after it", 0)
-	allocate(40 << 20)
+	makeGarbage(40 << 20)
 	expect("in the second of another rush", 0) // it restarts the count of quiet seconds
 	expect("a second after that", 0)
 	expect("two seconds after that", 0)
@@ -229,7 +229,7 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	if left := runtimeMetric("/memory/classes/heap/objects:bytes") + runtimeMetric("/memory/classes/heap/free:bytes"); left > idle-40<<20 {
 		t.Errorf("%d bytes of the heap are left of %d, of which 48 MB were garbage", left, idle)
 	}
-	allocate(40 << 20)
+	makeGarbage(40 << 20)
 	for range 14 {
 		expect("soon after it was given back", 1)
 	}
@@ -250,7 +250,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 		frees++
 		debug.FreeOSMemory()
 	})
-	allocate(30 << 20)
+	makeGarbage(30 << 20)
 	for range 5 {
 		second(t.Context())
 	}
@@ -258,7 +258,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 		t.Errorf("30 MB beside 160 MB alive were given back")
 	}
 	for rush := range 2 {
-		allocate(50 << 20)
+		makeGarbage(50 << 20)
 		second(t.Context())
 		waited := 0
 		for ; frees == rush && waited < 60; waited++ {
@@ -273,15 +273,15 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	runtime.KeepAlive(live)
 }
 
-// allocate makes this many bytes of garbage.
-func allocate(size int) {
+// makeGarbage makes this many bytes of garbage.
+func makeGarbage(size int) {
 	for range size >> 16 {
 		garbage = make([]byte, 1<<16)
 	}
 	garbage = nil
 }
 
-// garbage holds the last block that allocate made. As a global variable it keeps the compiler from removing the allocation.
+// garbage holds the last block that makeGarbage made. As a global variable it keeps the compiler from removing the allocation.
 var garbage []byte
 
 func runtimeMetric(name string) uint64 {

@@ -229,7 +229,7 @@ func TestChangesOfEverybody(t *testing.T) {
 
 // A job is done only after its users are marked. If the process dies between the change in Redis and the mark, the repeated job
 // finds nothing to change, but still marks the users.
-func TestMarkBeforeJobIsDone(t *testing.T) {
+func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	marked, fails := map[services.UserID]int{}, 3
 	n.Projector.OnMark(func(_ context.Context, users []services.UserID) error {

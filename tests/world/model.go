@@ -95,7 +95,7 @@ type World struct {
 	stands  map[string]map[string]bool
 	Noticed map[string]int                              // recipient -> the Clock up to which they have seen their notifications
 	Shows   func(reader, author string) bool            // whether a reader who follows the author may see their posts; nil: always
-	Unshown func(reader, author string, place int) bool // whether the author hid from the reader before the post at place; nil: never
+	Unshown func(reader, author string, place int) bool // whether the author had hidden from the reader, or blocked them, when the post at place was published; nil: never
 	Off     func(person, category string) bool          // whether the person turned off the category of notifications; nil: nobody did
 	Clock   int
 	Moves   []func(*rapid.T)  // steps that may happen between two pages of a walk

@@ -45,8 +45,8 @@ func orDash(text *string) string {
 // easier to read: an operator finds them again in its documentation.
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
-// age formats a duration for people in one unit, with two digits or more so that it can be read at a glance. It changes the unit
-// late: 90 s do not become 1 min. Negative durations are shown as 0.
+// age formats a duration for people as a whole number of one unit, rounded down. Minutes, hours and days begin at two: 90 s stay
+// 90 s. Negative durations are shown as 0.
 func age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:
