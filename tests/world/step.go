@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -318,23 +319,30 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 		n.Follow(keys[i], "author0")
 		n.Badges(keys[i])
 	}
-	n.Publish("author0", "to all of them")
-	n.Settle()
 	users := n.NumbersOf(keys...)
-	trips := measured(t, func(ctx context.Context) error {
+	// inOneTrip returns an error unless one round trip reads everybody's exact number of posts, which is want.
+	inOneTrip := func(want int) error {
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, errs := n.Badge.ReadMany(ctx, users)
-		if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-			return errs[i]
+		if err := errors.Join(errs...); err != nil {
+			return err
 		}
 		for i, got := range badges {
-			if got.HomeFeed.Value != 1 || got.HomeFeed.Precision != services.Exact {
-				return fmt.Errorf("%s: %+v, want 1", keys[i], got.HomeFeed)
+			if got.HomeFeed.Value != want || got.HomeFeed.Precision != services.Exact {
+				return fmt.Errorf("%s: %+v, want %d", keys[i], got.HomeFeed, want)
 			}
 		}
+		if got := trips.Count(); got != 1 {
+			return fmt.Errorf("%d round trips, want 1", got)
+		}
 		return nil
-	})
-	if trips != 1 {
-		t.Errorf("%d round trips, want 1", trips)
+	}
+	// On a busy machine a read above may be answered from SQL, which leaves no document in Redis.
+	Converge(t, 30*time.Second, func() error { return inOneTrip(0) })
+	n.Publish("author0", "to all of them")
+	n.Settle()
+	if err := inOneTrip(1); err != nil {
+		t.Error(err)
 	}
 	if trips := measured(t, func(ctx context.Context) error {
 		_, err := n.Redis.Versions(ctx, users)
