@@ -80,8 +80,8 @@ func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort
 // rushed has the samples of others' reads: before a rush, during the rush, and beside a program that only computes as much.
 type rushed struct{ before, during, computing series }
 
-// rush adds a round: the reads before the rush, and the reads during it.
-func (r *rushed) rush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
+// addRush adds a round: the reads before the rush, and the reads during it.
+func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
 	var during sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
 		during, err = b.during(ctx, others(server), rush)
@@ -91,8 +91,8 @@ func (r *rushed) rush(ctx context.Context, b *bench, server *program, before sam
 	return e, err
 }
 
-// compute adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
-func (r *rushed) compute(ctx context.Context, b *bench, server *program, alone, during effort) error {
+// addFloor adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
+func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
 	return b.besideComputing(ctx, alone, during, func() error {
 		result, err := others(server).load(ctx, othersConnections, b.turn())
 		r.computing = append(r.computing, result)

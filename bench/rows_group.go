@@ -87,13 +87,13 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	}
 	var meanwhile effort
 	lateAmong, err := g.spoken(ctx, func() (err error) {
-		meanwhile, err = way.others.rush(ctx, b, server, before, func(ctx context.Context) error { return g.talk(ctx, time.Second) })
+		meanwhile, err = way.others.addRush(ctx, b, server, before, func(ctx context.Context) error { return g.talk(ctx, time.Second) })
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := way.others.compute(ctx, b, server, alone, meanwhile); err != nil {
+	if err := way.others.addFloor(ctx, b, server, alone, meanwhile); err != nil {
 		return err
 	}
 	most, err := g.spoken(ctx, func() error {

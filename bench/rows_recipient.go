@@ -252,7 +252,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 	}{{likesPaced, &r.paced, &r.pacedIn}, {0, &r.unpaced, &r.unpacedIn}} {
 		var e effort
 		taken, err := h.measure(func() (err error) {
-			e, err = rush.others.rush(ctx, b, server, before, func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
+			e, err = rush.others.addRush(ctx, b, server, before, func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
 			return err
 		})
 		if err != nil {
@@ -262,7 +262,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 		if r.settled, err = h.settled(ctx, r.settled); err != nil {
 			return err
 		}
-		if err := rush.others.compute(ctx, b, server, alone, e); err != nil {
+		if err := rush.others.addFloor(ctx, b, server, alone, e); err != nil {
 			return err
 		}
 	}

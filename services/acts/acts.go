@@ -70,7 +70,7 @@ func New(cfg Config) *Service {
 		s.log = slog.Default()
 	}
 	if cfg.Projector != nil {
-		cfg.Projector.RegisterLimitedRows("acts", s.forgetOld)
+		cfg.Projector.RegisterExpiringRows("acts", s.forgetOld)
 	}
 	return s
 }

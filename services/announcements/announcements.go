@@ -60,7 +60,7 @@ func New(cfg Config) *Service {
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.AddRegisters("announcements and dots", s.registers, s.auditRegisters)
 	cfg.Projector.OnArrival(s.arrive)
-	cfg.Projector.RegisterLimitedRows("positions of dormant users", (&dormantPositions{service: s}).forget)
+	cfg.Projector.RegisterExpiringRows("positions of dormant users", (&dormantPositions{service: s}).forget)
 	return s
 }
 

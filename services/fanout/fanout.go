@@ -91,7 +91,7 @@ func New(cfg Config) *Fanout {
 		f.Register(kinds...)
 	}
 	// The projector's janitor calls forgetFanouts, as it does for other rows that are kept for a limited time.
-	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", f.forgetFanouts)
+	f.Projector.RegisterExpiringRows("fan-outs with a dead chunk", f.forgetFanouts)
 	return f
 }
 

@@ -115,8 +115,8 @@ func New(cfg Config) *Service {
 	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)
 	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.Projector.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
-	cfg.Fanout.Projector.RegisterLimitedRows("ended follows of hosts", s.forgetting(forgetPastFollows))
+	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetting(forgetFormers))
+	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetting(forgetPastFollows))
 	return s
 }
 

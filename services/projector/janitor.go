@@ -28,15 +28,15 @@ type expiringRows struct {
 	forget func(ctx context.Context) (dropped int, err error)
 }
 
-// RegisterLimitedRows adds rows that the janitor drops: forget deletes the rows that are due, in a bounded batch, and is called
+// RegisterExpiringRows adds rows that the janitor drops: forget deletes the rows that are due, in a bounded batch, and is called
 // in each turn of this node's one janitor. It panics when the name is taken.
-func (p *Projector) RegisterLimitedRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
-	for _, rows := range p.limited {
+func (p *Projector) RegisterExpiringRows(name string, forget func(ctx context.Context) (dropped int, err error)) {
+	for _, rows := range p.expiring {
 		if rows.name == name {
-			panic(fmt.Sprintf("projector: the limited rows %q are registered twice", name))
+			panic(fmt.Sprintf("projector: the expiring rows %q are registered twice", name))
 		}
 	}
-	p.limited = append(p.limited, expiringRows{name, forget})
+	p.expiring = append(p.expiring, expiringRows{name, forget})
 }
 
 // Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.
@@ -68,7 +68,7 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store)
 	dropped = entries + keys + nodes
 	err = errors.Join(logErr, keyErr, nodeErr)
-	for _, rows := range j.projector.limited {
+	for _, rows := range j.projector.expiring {
 		gone, failure := rows.forget(ctx)
 		if failure != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", rows.name, failure))

@@ -74,7 +74,7 @@ type Projector struct {
 	auditParts   []namedPart
 	rebuildParts []namedRebuildPart
 	arrivals     []Arrival
-	limited      []expiringRows
+	expiring     []expiringRows
 	hosts        HostsOf
 	skew         skew
 	clamped      atomic.Uint64

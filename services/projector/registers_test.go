@@ -16,8 +16,8 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
 			w.Projector.AddRegisters("live board", none, none)
 		},
-		`projector: the limited rows "drafts" are registered twice`: func() {
-			w.Projector.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })
+		`projector: the expiring rows "drafts" are registered twice`: func() {
+			w.Projector.RegisterExpiringRows("drafts", func(context.Context) (int, error) { return 0, nil })
 		},
 		`projector: the audit of "drafts" is registered twice`: func() {
 			w.Projector.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.Snapshot) (any, []string, error) { return nil, nil, nil })

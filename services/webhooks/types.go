@@ -82,7 +82,7 @@ func signing(secrets []secret, now time.Time) (texts []string) {
 }
 
 // endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
-// round. See the table's migration for since, readTo and drainedTo.
+// round. See the table's migration for since, read_to and full_to, which is drainedTo here.
 type endpoint struct {
 	Name      string
 	URL       string
