@@ -102,7 +102,7 @@ func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered,
 		return Remembered{}, false, err
 	}
 	if err := json.Unmarshal([]byte(list), &had.IDs); err != nil {
-		return Remembered{}, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
+		return Remembered{}, false, fmt.Errorf("jobs: the ids of idempotency key %s: %w", services.Quote(key), err)
 	}
 	switch code {
 	case "":

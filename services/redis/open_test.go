@@ -33,7 +33,7 @@ func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
 		}
 		slack := map[string]uint64{"cluster": 1_000_000}[mode]
 		if c.StampSlack() != slack {
-			t.Errorf("stampSlack() = %d, want %d", c.StampSlack(), slack)
+			t.Errorf("StampSlack() is %d, want %d", c.StampSlack(), slack)
 		}
 	})
 }
@@ -120,14 +120,14 @@ func TestARedisThatIsNotThereIsUnavailableByName(t *testing.T) {
 	} {
 		_, err := Open(t.Context(), Options{URL: url})
 		if !services.IsUnavailable(err) {
-			t.Errorf("openClient(%s): %v, want UNAVAILABLE", url, err)
+			t.Errorf("Open(%s): %v, want UNAVAILABLE", url, err)
 			continue
 		}
 		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("openClient(%s): the error has the password: %v", url, err)
+			t.Errorf("Open(%s): the error has the password: %v", url, err)
 		}
 		if want := map[bool]string{true: "/nowhere/redis.sock", false: address}[strings.HasPrefix(url, "unix")]; !strings.Contains(err.Error(), want) {
-			t.Errorf("openClient(%s): %v does not name %s", url, err, want)
+			t.Errorf("Open(%s): %v does not name %s", url, err, want)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func TestLateIsNoExcuseForAURLThatIsWrong(t *testing.T) {
 	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")
 	for _, url := range []string{"rediz://127.0.0.1:1", strings.Replace(server.URL(), "redis://", "redis://guest:secret@", 1)} {
 		if _, err := Open(t.Context(), Options{URL: url, Late: true}); services.CodeOf(err) != services.Invalid {
-			t.Errorf("openClient(%s): %v, want INVALID", url, err)
+			t.Errorf("Open(%s): %v, want INVALID", url, err)
 		}
 	}
 }

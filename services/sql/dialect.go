@@ -157,7 +157,7 @@ func (d dialect) locking(words string) string {
 	// Statements are package variables, so a misspelt phrase panics when the program starts.
 	clause, known := clauses[words]
 	if !known {
-		panic("store: unknown phrase {" + words + "}")
+		panic("sql: unknown phrase {" + words + "}")
 	}
 	if d == Postgres {
 		return clause
@@ -205,7 +205,7 @@ func (ins Insertion) arrays(all [][]any) []any {
 		case "BOOLEAN":
 			lists[i] = columnOf[bool](all, i)
 		default:
-			panic("store: unknown type " + kind + " in " + ins.name)
+			panic("sql: unknown type " + kind + " in " + ins.name)
 		}
 	}
 	return lists
@@ -336,7 +336,7 @@ func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
 func AsJSON(list any) string {
 	text, err := json.Marshal(list)
 	if err != nil {
-		panic(fmt.Sprintf("store: a parameter that is not JSON: %v", err))
+		panic(fmt.Sprintf("sql: a parameter that is not JSON: %v", err))
 	}
 	return string(text)
 }

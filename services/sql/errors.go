@@ -36,7 +36,7 @@ func Fault(what string, err error) error {
 	if unavailable(err) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the database does not answer")
 	}
-	return fmt.Errorf("store: %s: %w", what, err)
+	return fmt.Errorf("sql: %s: %w", what, err)
 }
 
 // unavailable reports whether an error means that the engine did not do the work. Errors of the network and of the driver are of

@@ -36,7 +36,7 @@ func (s step) same(text string, args []any) bool {
 
 // errWaits is the panic that stops a function where it needs an unknown answer. If it were returned as an error, a
 // function might handle it and go on.
-var errWaits = errors.New("store: the answer to a statement is not known yet")
+var errWaits = errors.New("sql: the answer to a statement is not known yet")
 
 // player answers the statements of a function from the last pass where it can, and records them for the next pass. It
 // is the queryer of the function's Tx.
@@ -170,7 +170,7 @@ func plain(value any) (any, error) {
 	case driver.Valuer: // a numeric
 		return v.Value()
 	}
-	return nil, fmt.Errorf("store: an unknown type of value, %T", value)
+	return nil, fmt.Errorf("sql: an unknown type of value, %T", value)
 }
 
 // heldRows are rows that were read before the function asks for them.
@@ -197,11 +197,11 @@ func (h *heldRows) Err() error { return nil }
 // Scan converts as database/sql does, for the types that the store scans into.
 func (h *heldRows) Scan(into ...any) error {
 	if len(into) != len(h.row) {
-		return fmt.Errorf("store: %d columns are scanned into %d", len(h.row), len(into))
+		return fmt.Errorf("sql: %d columns are scanned into %d", len(h.row), len(into))
 	}
 	for i, value := range h.row {
 		if err := assign(into[i], value); err != nil {
-			return fmt.Errorf("store: column %d: %w", i, err)
+			return fmt.Errorf("sql: column %d: %w", i, err)
 		}
 	}
 	return nil

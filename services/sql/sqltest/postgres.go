@@ -167,10 +167,8 @@ func startServer(settings string) (*Server, error) {
 	if err := s.takeAccount(); err != nil {
 		return nil, err
 	}
-	initdb := s.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust",
-		"-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("sqltest: initdb: %w\n%s", err, out)
+	if err := s.makeData(); err != nil {
+		return nil, err
 	}
 	config, err := os.OpenFile(filepath.Join(dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -95,6 +96,35 @@ func TestServerIsKilledAndStartsAgain(t *testing.T) {
 		server.Start(t)
 	}
 	sqltest.Open(t, sql.Config{URL: url})
+}
+
+// initdb runs once on a machine: the data of each further server is a copy. Without a cache folder it runs for each server.
+func TestTheDataOfNewServersIsKept(t *testing.T) {
+	for name, want := range map[string]int{"cache": 1, "no cache": 0} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			home := map[int]string{1: folder}[want]
+			t.Setenv("XDG_CACHE_HOME", home) // on Linux
+			t.Setenv("HOME", home)           // elsewhere
+			for range 2 {
+				sqltest.Open(t, sql.Config{URL: sqltest.NewServer(t).Database(t)})
+			}
+			var whole, parts []string
+			_ = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+				switch parent := filepath.Base(filepath.Dir(path)); {
+				case err != nil || parent != "tidings-tests":
+				case strings.HasPrefix(filepath.Base(path), "postgres-"):
+					whole = append(whole, path)
+				default:
+					parts = append(parts, path)
+				}
+				return err
+			})
+			if len(whole) != want || len(parts) > 0 {
+				t.Errorf("the cache has %q and %q, want %d folders", whole, parts, want)
+			}
+		})
+	}
 }
 
 // A test binary that is killed leaves no server and no folder behind.
