@@ -71,8 +71,8 @@ func (b *bench) besideComputing(ctx context.Context, alone, during effort, load 
 func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort, error) {
 	var result sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		result, err = others(server).load(ctx, othersConnections, b.turn())
-		return result.rate * b.turn().Seconds(), err
+		result, err = others(server).load(ctx, othersConnections, b.turnLength())
+		return result.rate * b.turnLength().Seconds(), err
 	})
 	return result, e, err
 }
@@ -85,7 +85,7 @@ func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before 
 	var during sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
 		during, err = b.during(ctx, others(server), rush)
-		return during.rate * b.turn().Seconds(), err
+		return during.rate * b.turnLength().Seconds(), err
 	})
 	r.before, r.during = append(r.before, before), append(r.during, during)
 	return e, err
@@ -94,7 +94,7 @@ func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before 
 // addFloor adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
 func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
 	return b.besideComputing(ctx, alone, during, func() error {
-		result, err := others(server).load(ctx, othersConnections, b.turn())
+		result, err := others(server).load(ctx, othersConnections, b.turnLength())
 		r.computing = append(r.computing, result)
 		return err
 	})

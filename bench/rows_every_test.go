@@ -72,10 +72,10 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	b := &bench{options: options{seconds: 2, worlds: wholeWorlds}}
-	if b.turn() != 2*time.Second {
-		t.Errorf("a turn takes %v", b.turn())
+	if b.turnLength() != 2*time.Second {
+		t.Errorf("a turn takes %v", b.turnLength())
 	}
-	if b.worlds = quickWorlds; b.turn() != quickWorlds.turn {
-		t.Errorf("a quick turn takes %v", b.turn())
+	if b.worlds = quickWorlds; b.turnLength() != quickWorlds.turn {
+		t.Errorf("a quick turn takes %v", b.turnLength())
 	}
 }

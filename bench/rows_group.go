@@ -78,7 +78,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	late, err := g.spoken(ctx, func() error {
-		talking, end := context.WithTimeout(ctx, b.turn())
+		talking, end := context.WithTimeout(ctx, b.turnLength())
 		defer end()
 		return g.talk(talking, time.Second)
 	})
@@ -97,7 +97,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	most, err := g.spoken(ctx, func() error {
-		talking, end := context.WithTimeout(ctx, b.turn())
+		talking, end := context.WithTimeout(ctx, b.turnLength())
 		defer end()
 		return g.talk(talking, 0)
 	})

@@ -70,7 +70,7 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 			b.say("locks: round %d of %d", round, b.rounds)
 		}
 		for _, w := range ways {
-			turn := b.turn()
+			turn := b.turnLength()
 			if round == 0 {
 				turn = max(turn/4, 100*time.Millisecond)
 			}

@@ -44,7 +44,7 @@ func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 				results, err := b.mix(ctx, server.address, readers, round, kind)
 				for kind, result := range results {
 					if kind != kindPublish {
-						reads += result.rate * b.turn().Seconds()
+						reads += result.rate * b.turnLength().Seconds()
 					}
 					if round > 0 {
 						into[kind] = append(into[kind], result)
@@ -130,7 +130,7 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	var group sync.WaitGroup
 	for i := range b.connections {
 		group.Go(func() {
-			latencies[i], errs[i] = mixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReads, start.Add(b.turn()))
+			latencies[i], errs[i] = mixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReads, start.Add(b.turnLength()))
 		})
 	}
 	group.Wait()

@@ -97,7 +97,7 @@ func (b *bench) during(ctx context.Context, t target, rush func(context.Context)
 	defer end()
 	done := make(chan error, 1)
 	go func() { done <- rush(rushing) }()
-	result, err := t.load(ctx, othersConnections, b.turn())
+	result, err := t.load(ctx, othersConnections, b.turnLength())
 	end()
 	return result, errors.Join(err, <-done)
 }
@@ -231,7 +231,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 	}
 	already := h.taken.Load()
 	result, err := h.measure(func() error {
-		rushing, end := context.WithTimeout(ctx, b.turn())
+		rushing, end := context.WithTimeout(ctx, b.turnLength())
 		defer end()
 		return errors.Join(h.like(rushing, 0), ctx.Err())
 	})

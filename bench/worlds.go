@@ -73,8 +73,8 @@ const (
 	redisDatabases // their number
 )
 
-// turn returns how long a turn takes.
-func (b *bench) turn() time.Duration {
+// turnLength is how long a turn takes.
+func (b *bench) turnLength() time.Duration {
 	if b.worlds.turn > 0 {
 		return b.worlds.turn
 	}

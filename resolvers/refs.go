@@ -193,7 +193,8 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 	return &named, err
 }
 
-// byRef finds the objects of refs that a user may see or has created; with joins also ROOMs. User 0 is the host application.
+// byRef finds the objects of refs that a user may see or has created. With joins it also finds every ROOM, because anybody may join
+// one. User 0 is the host application.
 // Refs are texts that people can guess, such as order numbers, so an object that a viewer may not see must look as if it did
 // not exist. An object that the user created is found in any state: the ref of a deleted post still names the user's own post,
 // and the command then says that it is gone.

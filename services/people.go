@@ -62,7 +62,7 @@ type Restriction struct {
 	Kind  RestrictionKind
 	Owner UserID
 	Other UserID
-	Made  PostID    // an ID of the time when it was made
+	Made  PostID    // when it was made: an ID has a time in it
 	Until time.Time // of a mute: when it ends by itself; zero for never
 }
 

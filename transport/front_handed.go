@@ -215,7 +215,7 @@ func (c *handedConn) CloseWrite() error {
 	return nil
 }
 
-// payment says what the front has already charged for a request, so that the HTTP server and the executor charge only the rest.
+// payment says what the front has already checked and charged for a request, so that the HTTP server and the executor charge only the rest.
 // It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
 // request.
 type payment struct {

@@ -147,7 +147,7 @@ type caller struct {
 }
 
 // identify finds the viewer if there is a token. If the Front has verified the token of this request already, the viewer comes from
-// the payment in the context.
+// what the Front noted in the context: see payment.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {

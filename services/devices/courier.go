@@ -238,7 +238,7 @@ type outcome struct {
 // passed is the outcome of a device that needs no message now. The device counts as having the change, so that only later changes
 // can need one.
 func (r row) passed(change stream.Change) outcome {
-	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // the version is 0 while the user has no badges yet
+	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // change.Seq is 0 if the user has no badges yet or is erased: has must not go back
 	return outcome{row: r}
 }
 

@@ -16,7 +16,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// crowd is a node on SQLite whose users have notes, in a file of several parts.
+// crowd is a node on SQLite whose users have notes. Its file is so large that a scrub takes several parts.
 type crowd struct {
 	*world
 	file     string

@@ -12,8 +12,8 @@ import (
 
 var errMissed = errors.New("missed")
 
-// An actor's views are stale from the answer to a command whose update failed until an update has succeeded. The views of other users are
-// not.
+// When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds. Other
+// users' views are not stale.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()

@@ -80,7 +80,7 @@ type Former struct {
 	Until   uint64    // before this one
 	UntilAt time.Time // the time of Until
 	Status  ShowStatus
-	Score   int64 // the score of that position
+	Score   int64 // the sort key of that position: see ShowPlace
 }
 
 // HostVersion is when the set of a host's live shows last changed.

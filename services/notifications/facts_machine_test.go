@@ -367,7 +367,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				p.deliver(rapid.Permutation(p.late).Draw(t, "in the end")...)
 			}
 			for c := range p.m.facts() {
-				if k := p.m.known[c]; k == nil || !k.standing {
+				if k := p.m.known[c]; k == nil || !k.counts {
 					t.Fatalf("the fact %v is known as %+v", c, k)
 				}
 			}

@@ -40,9 +40,9 @@ type reading struct {
 
 // applied is a cause that counted at some time.
 type applied struct {
-	place    services.PostID
-	at       time.Time
-	standing bool
+	place  services.PostID
+	at     time.Time
+	counts bool // its fact exists, so it counts
 }
 
 // panelModel is a simple model of one user's notifications.
@@ -131,8 +131,8 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 			continue
 		}
 		_, stands := facts[c]
-		if k := m.known[c]; k != nil && k.standing != stands {
-			k.standing, changed[c.Category] = stands, true
+		if k := m.known[c]; k != nil && k.counts != stands {
+			k.counts, changed[c.Category] = stands, true
 		} else if k == nil && !slices.Contains(fresh, c) {
 			fresh = append(fresh, c)
 		}
@@ -170,7 +170,7 @@ func (m *panelModel) first(of cluster) services.PostID {
 // top is the greatest position in a cluster, of the standing causes or of all.
 func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	for c, k := range m.known {
-		if m.cluster(c) == of && (k.standing || !standing) {
+		if m.cluster(c) == of && (k.counts || !standing) {
 			top = max(top, k.place)
 		}
 	}
@@ -181,7 +181,7 @@ func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 // back to the position of another cause that was also shown.
 func (m *panelModel) standing() (places []services.PostID) {
 	for _, k := range m.known {
-		if k.standing {
+		if k.counts {
 			places = append(places, k.place)
 		}
 	}
@@ -268,7 +268,7 @@ func (m *panelModel) unread(place services.PostID) {
 func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	clusters := map[cluster][]Cause{}
 	for c, k := range m.known {
-		if k.standing {
+		if k.counts {
 			clusters[m.cluster(c)] = append(clusters[m.cluster(c)], c)
 		}
 	}

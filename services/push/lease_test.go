@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestSweepEntersBeforeItCompares: a change before the lease is written has no hint to this node, so the same reconciliation
-// finds it.
-func TestSweepEntersBeforeItCompares(t *testing.T) {
+// TestReconciliationWritesLeasesBeforeItCompares: a change before the lease is written has no hint to this node, so the same
+// reconciliation finds it.
+func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 	e := newEngines()
 	e.set(7, 100, 1)
 	e.enterErr = errAway

@@ -42,7 +42,7 @@ type epoch struct {
 	form string // the form of written data: data of another form is of another epoch. It is set before the first use
 
 	mu       sync.Mutex
-	turn     uint64             // number of the latest question
+	question uint64             // number of the latest question
 	lineages map[string]lineage // master's address -> its last answer
 	verified time.Time          // when all were last asked
 
@@ -54,8 +54,8 @@ type epoch struct {
 // lineage is a master's answer. The answer to an earlier question never replaces the answer to a later one: it may come from a
 // server that has died meanwhile.
 type lineage struct {
-	id   string
-	turn uint64
+	id       string
+	question uint64
 }
 
 // value is the current epoch, as written data carries it.
@@ -66,39 +66,39 @@ func (e *epoch) value() string {
 	return noEpoch
 }
 
-// begin numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
-func (e *epoch) begin() (turn uint64) {
+// nextQuestion numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
+func (e *epoch) nextQuestion() (number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.turn++
-	return e.turn
+	e.question++
+	return e.question
 }
 
 // learn records the answer of one server, if the server is a known master or the only one.
-func (e *epoch) learn(addr, id string, turn uint64) {
+func (e *epoch) learn(addr, id string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, known := e.lineages[addr]
 	// Replicas answer too, and a server that is no master any more may have an open connection.
-	if id == "" || turn < last.turn || !known && addr != onlyMaster {
+	if id == "" || question < last.question || !known && addr != onlyMaster {
 		return
 	}
 	if !known {
 		e.lineages = map[string]lineage{}
 	}
-	e.lineages[addr] = lineage{id, turn}
+	e.lineages[addr] = lineage{id, question}
 	e.fold()
 }
 
 // learnAll records the answers of all masters and forgets servers that are no longer masters.
-func (e *epoch) learnAll(ids map[string]string, turn uint64) {
+func (e *epoch) learnAll(ids map[string]string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := make(map[string]lineage, len(ids))
 	for addr, id := range ids {
-		next[addr] = lineage{id, turn}
+		next[addr] = lineage{id, question}
 		// A connection that was made meanwhile has asked later.
-		if last, known := e.lineages[addr]; known && last.turn > turn {
+		if last, known := e.lineages[addr]; known && last.question > question {
 			next[addr] = last
 		}
 	}
@@ -132,12 +132,12 @@ func (e *epoch) fresh() bool {
 // connection, and so the call that needed it.
 func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
-		turn := c.epoch.begin()
+		question := c.epoch.nextQuestion()
 		id, err := c.lineageOf(connection.Info(uncounted(ctx), replicationOf))
 		if err != nil {
 			return err
 		}
-		c.epoch.learn(addr, id, turn)
+		c.epoch.learn(addr, id, question)
 		return nil
 	}
 }
@@ -172,7 +172,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 	if c.mode == modeEmbedded {
 		return nil
 	}
-	turn := c.epoch.begin()
+	question := c.epoch.nextQuestion()
 	var mu sync.Mutex
 	ids, whole := map[string]string{}, true
 	err := c.EachMaster(uncounted(ctx), func(ctx context.Context, master *redis.Client) error {
@@ -185,7 +185,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 		return err
 	})
 	if err == nil && whole {
-		c.epoch.learnAll(ids, turn)
+		c.epoch.learnAll(ids, question)
 	}
 	return Unavailable(err)
 }

@@ -15,31 +15,31 @@ func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
 	if e.value() != noEpoch {
 		t.Errorf("before any answer: %s", e.value())
 	}
-	e.learn("a:1", "x", e.begin())
+	e.learn("a:1", "x", e.nextQuestion())
 	if e.value() != noEpoch {
 		t.Error("a server that is not known as a master has a say")
 	}
-	e.learnAll(map[string]string{"a:1": "x", "b:1": "y"}, e.begin())
+	e.learnAll(map[string]string{"a:1": "x", "b:1": "y"}, e.nextQuestion())
 	first := e.value()
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
+	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestion())
 	if e.value() != first || first == noEpoch || len(first) > 10 {
 		t.Errorf("the same lineages elsewhere: %s after %s", e.value(), first)
 	}
-	early, later := e.begin(), e.begin()
+	early, later := e.nextQuestion(), e.nextQuestion()
 	e.learn("c:1", "new", later)
 	second := e.value()
 	e.learn("c:1", "y", early)
-	e.learn("c:1", "", e.begin())
+	e.learn("c:1", "", e.nextQuestion())
 	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, early)
 	if e.value() != second || second == first {
 		t.Errorf("%s, then %s: the later question's answer does not stay", second, e.value())
 	}
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
+	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestion())
 	if e.value() != first {
 		t.Errorf("%s, want %s again", e.value(), first)
 	}
 	var lonely epoch
-	lonely.learn(onlyMaster, "x", lonely.begin())
+	lonely.learn(onlyMaster, "x", lonely.nextQuestion())
 	if lonely.value() == noEpoch || lonely.value() == first {
 		t.Errorf("one master: %s", lonely.value())
 	}

@@ -175,7 +175,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		client.AddHook(c.dials)
 		c.redis = client
 	case modeEmbedded:
-		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.begin())
+		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.nextQuestion())
 		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
 	default:
 		single := options.singleOptions(at.single, newBreaker(at.name(), c.log))

@@ -243,7 +243,7 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	return list, nil
 }
 
-// of is the count of an access, as the API shows it.
+// of returns the unread count of the view that an access is about, as the API shows it.
 func (c viewCount) of(access Access) Unread {
 	precision := services.Exact
 	if c.more {

@@ -60,8 +60,8 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 	}
 }
 
-// aliceLives starts a node on which alice, the first user, has a line of every kind in her export.
-func aliceLives(t *testing.T, database string) *world.Node {
+// startWithFullExport starts a node on which alice, the first user, has a line of every kind in her export.
+func startWithFullExport(t *testing.T, database string) *world.Node {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), Manual: true})
 	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.Live(t.Context(), tx) }); err != nil {
@@ -85,7 +85,7 @@ func commandExport(t *testing.T, database, key string) string {
 // command runs, because on SQLite the command needs a stopped server.
 func TestTheQueryExportIsTheCommand(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := aliceLives(t, url)
+		n := startWithFullExport(t, url)
 		walked := map[string][]string{}
 		for _, key := range []string{"alice", "bob"} {
 			for _, size := range []int{1, 2, 1000} {
@@ -111,7 +111,7 @@ func TestTheQueryExportIsTheCommand(t *testing.T) {
 
 // Only an operator can export. A bad argument is INVALID, and a missing user is NOT_FOUND and is not created.
 func TestWhoExportsWhat(t *testing.T) {
-	n := aliceLives(t, sqltest.SQLite(t))
+	n := startWithFullExport(t, sqltest.SQLite(t))
 	aliceTo := exportPart(n, "user:alice", 3, nil).Cursor
 	position := func(text string) string { return (*aliceTo)[:18] + base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, c := range []struct {
@@ -159,7 +159,7 @@ func TestWhoExportsWhat(t *testing.T) {
 
 // An export refuses a cursor of another list, such as the acts, and the acts refuse a cursor of an export.
 func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
-	n := aliceLives(t, sqltest.SQLite(t))
+	n := startWithFullExport(t, sqltest.SQLite(t))
 	exportPart(n, "user:alice", 1, nil)
 	var data struct {
 		Admin struct{ Acts struct{ Cursor string } }
@@ -177,7 +177,7 @@ func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
 // Each page that an operator requests is recorded as an act of the operator, also if it fails. Requests of others are not
 // recorded.
 func TestExportsAreKept(t *testing.T) {
-	n := aliceLives(t, sqltest.SQLite(t))
+	n := startWithFullExport(t, sqltest.SQLite(t))
 	after := exportPart(n, "user:alice", 3, nil).Cursor
 	exportPart(n, "user:alice", 3, after)
 	n.Ask("alice", exportQuery, map[string]any{"u": "user:alice"})

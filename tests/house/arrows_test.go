@@ -99,9 +99,9 @@ var testHelpers = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// worlds are exceptions: test helpers that the tests of a package below may use too. Users have posts to rebuild only with
+// helpersFromAbove are exceptions: test helpers that the tests of a package below may use too. Users have posts to rebuild only with
 // fan-out. Such tests are in a separate test package, because Go allows no import cycle.
-var worlds = map[string]string{"services/projector": "services/fanout/fanouttest"}
+var helpersFromAbove = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
 // owners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may
 // also import the modules whose field client is true.
@@ -282,7 +282,7 @@ func within(target, module string) bool {
 }
 
 // checkArrow checks one import within the module. Tests and test helpers may import their own package and the
-// helpers of a package below; helpers of one package may import each other. See worlds for the exceptions.
+// helpers of a package below; helpers of one package may import each other. See helpersFromAbove for the exceptions.
 func (c *checker) checkArrow(name string, at int, dir string, line int, target string) {
 	helperOf, helper := testHelpers[dir]
 	testing := isTest(name) || helper
@@ -291,7 +291,7 @@ func (c *checker) checkArrow(name string, at int, dir string, line int, target s
 	case testing && (target == dir || target == helperOf):
 	case targetHelper && !testing:
 		c.fault(name, at, "%s is for tests only", target)
-	case targetHelper && worlds[dir] == target:
+	case targetHelper && helpersFromAbove[dir] == target:
 	case targetHelper && (targetOf == dir || targetOf == helperOf || lines[targetOf] > line):
 	case targetHelper:
 		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, lines[targetOf])
