@@ -30,6 +30,9 @@ import (
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
+// A pass that sends again what the last one sent, with further statements behind it, sends only these. So a single function takes a
+// round trip for each answer that it waits for.
+//
 // If f1 has written b, the second answer to f2's read differs from the first, and f2's write may differ too. Then f1 is final,
 // with a savepoint after it, and a third pass sends f2 alone.
 
@@ -48,6 +51,7 @@ type script struct {
 	failed  error
 	idle    bool // the run changed no row, as far as its answers are known
 	undone  bool // the last pass undid the steps after sending them, because the function fails
+	sent    int  // the number of steps in the last pass
 	settled bool // the run repeated the steps that were sent, with their answers
 	// kept are the values of this run for the ends; a function that failed has none.
 	kept []kept
@@ -66,6 +70,7 @@ type together struct {
 
 	base       int  // functions before it are final: they are settled and a savepoint follows them
 	cut        int  // the next pass puts a savepoint before this function
+	whole      bool // the transaction has the steps of the last pass, and nothing else
 	placed     bool // the last pass placed a savepoint, and base has not moved to it
 	begun      bool // the transaction has begun
 	committing bool // COMMIT may have been sent: after an error the outcome of the transaction is unknown
@@ -76,8 +81,8 @@ type together struct {
 	singly     bool // each further function runs alone; also set when a statement could not be sent, so that only its own function fails
 }
 
-// tryTogether runs the functions of a batch in one transaction. again is as in tryPostgres. It is true if PostgreSQL aborted just
-// one of the functions in favour of another transaction.
+// tryTogether is a tryPostgres for a batch. again is also true if PostgreSQL aborted just one of the functions in favour of another
+// transaction.
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -192,6 +197,11 @@ func (t *together) play(prefetched bool) {
 	sure := true // all functions before are final or settled
 	for i := range t.scripts {
 		end := i == len(t.scripts)-1
+		// The ends of a single function wait for it: values that it has not kept yet would change their statements.
+		if end && i == 1 && t.scripts[0].waits {
+			t.scripts[i] = script{}
+			break
+		}
 		if i >= t.base && (!prefetched || end || t.scripts[i].waits) {
 			t.tx.kept = nil
 			if end { // the last function runs the ends of all others
@@ -231,7 +241,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	if now.failed == nil {
 		now.kept = t.tx.kept
 	}
-	now.idle, now.undone = !p.changed(), before.undone
+	now.idle, now.undone, now.sent = !p.changed(), before.undone, before.sent
 	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes are
 	// in the transaction, or are undone if it failed.
 	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))

@@ -62,7 +62,7 @@ func (t *together) send(ctx context.Context, r *roundTrip) error {
 	// When a statement could not be sent, neither its function nor the statements that were run before it are known. So all functions run
 	// one by one, from the first on, and only the function of that statement fails.
 	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
-		t.singly, t.begun, t.placed, t.aborted, t.base, t.cut = true, false, false, false, 0, 0
+		t.singly, t.begun, t.placed, t.whole, t.aborted, t.base, t.cut = true, false, false, false, false, 0, 0
 		return t.control(ctx, "ROLLBACK")
 	}
 	return err
@@ -115,6 +115,7 @@ func (t *together) prefetch(ctx context.Context) error {
 		}
 	}
 	err := t.send(ctx, r)
+	t.whole = false
 	for _, step := range r.asked {
 		step.believed = false
 	}
@@ -126,8 +127,48 @@ func (t *together) prefetch(ctx context.Context) error {
 	return err
 }
 
+// extends reports whether the functions' steps are those of the last pass, with its answers, and further steps after all of them.
+func (t *together) extends() bool {
+	if !t.whole || t.aborted || t.placed {
+		return false
+	}
+	more := false
+	for i := t.base; i < len(t.scripts); i++ {
+		script := &t.scripts[i]
+		fails := script.failed != nil && !script.idle
+		// The steps of a function that fails stand between savepoints, so nothing can be sent behind them.
+		if len(script.steps) < script.sent || more && script.sent > 0 || fails != script.undone || fails && len(script.steps) > script.sent {
+			return false
+		}
+		for _, step := range script.steps[:script.sent] {
+			if !step.believed {
+				return false
+			}
+		}
+		more = more || len(script.steps) > script.sent
+	}
+	return more
+}
+
+// extend sends the steps that the last pass has not sent, and reads their answers.
+func (t *together) extend(ctx context.Context) error {
+	t.passes-- // it repeats nothing
+	r := &roundTrip{}
+	for i := t.base; i < len(t.scripts); i++ {
+		script := &t.scripts[i]
+		for k := script.sent; k < len(script.steps); k++ {
+			r.queue(&script.steps[k], script.steps[k].text, script.steps[k].args...)
+		}
+		script.sent = len(script.steps)
+	}
+	return t.send(ctx, r)
+}
+
 // pass sends the steps of the functions and reads the answers.
 func (t *together) pass(ctx context.Context) error {
+	if t.extends() {
+		return t.extend(ctx)
+	}
 	r := &roundTrip{}
 	if !t.aborted { // nothing can be prepared in an aborted transaction
 		for _, text := range t.undoLastPass() {
@@ -158,6 +199,7 @@ func (t *together) pass(ctx context.Context) error {
 				r.queue(step, step.text, step.args...)
 			}
 		}
+		script.sent = len(script.steps)
 		if script.undone {
 			r.queue(nil, undo)
 			r.queue(nil, release)
@@ -165,7 +207,7 @@ func (t *together) pass(ctx context.Context) error {
 	}
 	err := t.send(ctx, r)
 	// The savepoint has an answer only if nothing before it failed.
-	t.placed = mark.answer != nil && !t.singly
+	t.placed, t.whole = mark.answer != nil && !t.singly, !t.singly
 	return err
 }
 
@@ -214,7 +256,7 @@ func (t *together) alone(ctx context.Context) error {
 	if err := t.controlAll(ctx, append(t.undoLastPass(), savepoint)); err != nil {
 		return err
 	}
-	t.begun, t.aborted, t.placed = true, false, false
+	t.begun, t.aborted, t.placed, t.whole = true, false, false, false
 	// The functions before this one are final, so its answers are final too: nobody can change the rows that it has locked.
 	i := t.base
 	p := &player{live: func(text string, args []any) answer {

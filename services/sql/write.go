@@ -81,7 +81,7 @@ func (tx *Tx) ReadClock(read func() time.Time) time.Time {
 // variables that it sets afresh, and it must not call the DB. UNAVAILABLE when the engine did not do the work; after a lost
 // connection the transaction may be committed all the same.
 func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
-	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
+	return s.write(ctx, []func(*Tx) error{fn}, s.tryAlone)[0]
 }
 
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
@@ -89,6 +89,15 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
 // from Now, ReadClock and NewID. See Write for the rest.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
+	return s.write(ctx, fns, s.tryTogether)
+}
+
+// tryPostgres runs functions in one transaction of PostgreSQL. again is true when the transaction had no effect and is likely to succeed
+// when repeated, except on the last try.
+type tryPostgres func(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool)
+
+// write is WriteAll with a way to run the functions on PostgreSQL.
+func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgres) (errs []error) {
 	if len(fns) == 0 {
 		return nil
 	}
@@ -106,7 +115,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 	if s.Dialect == SQLite {
 		errs = s.writer.write(ctx, fns)
 	} else {
-		errs = s.writePostgres(ctx, fns)
+		errs = s.writePostgres(ctx, fns, try)
 	}
 	s.noteRefusal(errs)
 	span.End(errs[0])
@@ -127,20 +136,13 @@ const writeTries = 6
 
 // writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with
 // one side of a deadlock. It also repeats them after this process paused, and after a connection was lost before COMMIT.
-func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
+func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPostgres) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
 	}
 	// On the last try a function that was aborted keeps its error, and the others of its batch are committed.
 	for try := 1; ; try++ {
-		var errs []error
-		again := false
-		if len(fns) > 1 {
-			errs, again = s.tryTogether(ctx, fns, try == writeTries)
-		} else {
-			// A single function shares its round trips with no other, so it needs no passes.
-			errs, again = s.tryPostgres(ctx, fns[0], try == writeTries)
-		}
+		errs, again := run(ctx, fns, try == writeTries)
 		if !again {
 			return errs
 		}
@@ -163,9 +165,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryPostgres runs one function in a transaction. again is true when the transaction had no effect and is likely to succeed when
-// repeated, except on the last try.
-func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
+// tryAlone is a tryPostgres for one function, which waits for the answer to each of its statements.
+func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, !last && (conflicting(err) || lost(ctx, err)) }
 	// Read committed: each statement sees what is committed by then. A statement locks the rows that it reads if they must
 	// not change meanwhile.
@@ -177,7 +178,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	// The time is taken after BEGIN, which may have waited for a connection: an earlier time would precede those of transactions that began
 	// meanwhile.
 	tx := s.newTx(1, transaction{dbTx})
-	if err := s.call(fn, tx); err != nil {
+	if err := s.call(fns[0], tx); err != nil {
 		return end(err)
 	}
 	if err := tx.runEnds(ctx); err != nil {
