@@ -182,12 +182,15 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 		model := cells{}
 		random := rand.New(rand.NewPCG(7, 7))
 		for batch := range batches {
-			programs := make([][]cellOp, 2+random.IntN(7))
-			if batch%10 == 0 {
+			programs, most := make([][]cellOp, 2+random.IntN(7)), 5
+			switch {
+			case batch%10 == 0:
 				programs = make([][]cellOp, 33+random.IntN(10)) // a long batch, which prefetches rows
+			case batch%3 == 0:
+				programs, most = make([][]cellOp, 1), 12 // a single function, whose statements are sent once if it is possible
 			}
 			for i := range programs {
-				programs[i] = make([]cellOp, 1+random.IntN(5))
+				programs[i] = make([]cellOp, 1+random.IntN(most))
 				for k := range programs[i] {
 					programs[i][k] = cellOp{cellOps[random.IntN(len(cellOps))], random.IntN(cellKeys), random.IntN(10)}
 				}
