@@ -328,7 +328,7 @@ func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
 }
 
 // A notification that is reported late is read if a mark has read a later one, even a mark of now, unless that mark was undone.
-func TestALateNotificationIsReadWhereALaterOneWas(t *testing.T) {
+func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		const half = 12 * time.Hour // two follows of one half day are one notification

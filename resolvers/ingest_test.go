@@ -184,7 +184,7 @@ func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	if got := a.must("bob", fmt.Sprintf(unlike, "k1"), nil); got.at("unlikePost", "changed") != false {
 		t.Errorf("the same as a mutation: %+v", got)
 	}
-	for range 2 { // the like still existed, and the key remembers that
+	for range 2 { // the first call removes the like; the second repeats its key and gets the same answer
 		if got := a.must("bob", fmt.Sprintf(unlike, "k2"), nil); got.at("unlikePost", "changed") != true {
 			t.Errorf("the like had gone: %+v", got.Data)
 		}

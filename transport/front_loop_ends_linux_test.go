@@ -234,7 +234,8 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	loop.mu.Lock()
 	c := loop.conns[loop.last]
 	loop.mu.Unlock()
-	_ = c.conn.Close() // as does a cut that has found the connection outside of a loop
+	// So does frontConn.cut if the connection is in no loop when it looks, and joins one right after.
+	_ = c.conn.Close()
 	c.loop.closed(c)
 	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
 }

@@ -92,13 +92,13 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	})
 }
 
-// departing is a database that accepts as many further transactions as left says, and fails all later ones.
-type departing struct {
+// failingDB is a database that accepts as many further transactions as left says, and fails all later ones.
+type failingDB struct {
 	Store
 	left int
 }
 
-func (b *departing) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.left--; b.left < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")
 	}
@@ -110,7 +110,7 @@ func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	im := newImporter(t, w.Store)
 	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 	file := im.file("spring.jsonl", spring)
-	_, err := Messages(t.Context(), &departing{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
+	_, err := Messages(t.Context(), &failingDB{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}

@@ -80,11 +80,11 @@ SELECT count(*) FROM (
 ) AS counted`
 }
 
-// newestOfEach looks up the newest post of each source: one step of the index each.
-func newestOfEach(among string) string {
+// selectNewest selects the newest post of all sources; it looks up the newest of each source, one step of the index each.
+func selectNewest(condition string) string {
 	return `
 SELECT COALESCE(max(newest), 0) FROM (
-	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND ` + among + ` ORDER BY id DESC LIMIT 1) AS newest
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND ` + condition + ` ORDER BY id DESC LIMIT 1) AS newest
 	FROM sources a
 ) AS of_each`
 }
@@ -97,9 +97,9 @@ var (
 
 	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+ofAll(`$1`)+newestOfSources(counting))
 
-	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll(`$1`)+newestOfEach(feedPost))
+	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll(`$1`)+selectNewest(feedPost))
 
-	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+ofAll(`$1`)+newestOfEach(feedPost+` AND id <= $2`))
+	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+ofAll(`$1`)+selectNewest(feedPost+` AND id <= $2`))
 
 	// The count of each reader has its own limit: one limit for all of them would leave readers out.
 	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+ofAll(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)

@@ -51,9 +51,9 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
 	if refill {
-		// A caller of a refill has just taken posts out of the inbox. A run that is about to write may miss this removal, so
-		// callers do not share the run from now on. A rebuild may be shared: its callers have found no whole view, and this run
-		// makes one.
+		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of that, so once
+		// a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the end: they only lack
+		// a whole view, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {

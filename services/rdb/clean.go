@@ -32,7 +32,7 @@ type Findings struct {
 	Keys      int               // keys passed, ours or not
 	Documents []services.UserID // users who have a document
 	Long      []services.UserID // users whose inbox holds more entries than a feed lists
-	Lists     []LongList        // registered lists that hold more entries than are listed
+	Lists     []LongList        // registered lists with more entries than are ever shown
 	Leftover  []Leftover
 }
 

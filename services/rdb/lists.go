@@ -62,10 +62,10 @@ func listOf(part string) (list List, found bool) {
 	return lists[at], true
 }
 
-// LongList is a user's list that holds more entries than are listed.
+// LongList is a user's registered list with more entries than are ever shown.
 type LongList struct {
 	User services.UserID
-	part string
+	part string // of the key: which list it is
 }
 
 // TrimLists cuts lists down to the listed length, and returns how many entries it cut from each.

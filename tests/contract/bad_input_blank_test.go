@@ -19,7 +19,7 @@ type worded struct {
 }
 
 // textInputs returns all inputs with a text that must not be empty, each valid except for its text.
-func (c *crowd) textInputs() []worded {
+func (c *smallNode) textInputs() []worded {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }
 		Show         struct{ Show struct{ ID string } }
@@ -51,7 +51,7 @@ func (c *crowd) textInputs() []worded {
 
 // A text that must not be empty must not be blank either, whether it is sent in a mutation or in an event.
 func TestBlankTexts(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	for _, w := range c.textInputs() {
 		kind := strings.ToUpper(w.does[:1]) + w.does[1:] + "Input"
 		query := `mutation($v:` + kind + `!){` + w.does + `(input:$v){__typename}}`

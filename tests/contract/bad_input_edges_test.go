@@ -36,7 +36,7 @@ func padded(bytes int) string {
 
 // Malformed requests, and missing or insufficient tokens, are refused.
 func TestBadRequests(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	publish := `{"query":"mutation{publishPost(input:{body:\"b\"}){post{id}}}"}`
 	ingest := `{"query":"mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}","variables":{"e":[{"as":"user:bob","do":{"publishPost":{"body":"b"}}}]}}`
 	alice := jsonHeader("dev:alice")
@@ -98,7 +98,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 // takesWhatIsJustAllowed checks that requests exactly at the limits are accepted.
-func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
+func (c *smallNode) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	t.Helper()
 	alice := jsonHeader("dev:alice")
 	for _, good := range []struct {
@@ -187,7 +187,7 @@ func TestForgedTokens(t *testing.T) {
 
 // An invalid subscription ends with its own error, and the socket stays open.
 func TestBadSubscriptions(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	conn := c.Dial(t)
 	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:alice"}}`)
 	receive := func() (message struct {
@@ -246,7 +246,7 @@ func TestBadSubscriptions(t *testing.T) {
 // A mutation with an idempotency key has its effect once, even if many requests with the key come at the same moment. A key
 // belongs to one user and to one input.
 func TestIdempotencyKeys(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	const query = `mutation($b:String!,$k:String){publishPost(input:{body:$b,idempotencyKey:$k}){post{id}}}`
 	publish := func(as, body, key string) (string, world.Answer) {
 		got := c.Ask(as, query, map[string]any{"b": body, "k": key})

@@ -16,7 +16,7 @@ type ingested struct {
 	Error *struct{ Code, Message string }
 }
 
-func (c *crowd) ingest(t *testing.T, events ...any) []ingested {
+func (c *smallNode) ingest(t *testing.T, events ...any) []ingested {
 	t.Helper()
 	var data struct{ Ingest struct{ Results []ingested } }
 	c.Must("host:ingest", mutIngest, map[string]any{"e": events}, &data)
@@ -43,7 +43,7 @@ func event(name string, fields ...any) map[string]any {
 
 // A request whose list of events cannot be parsed is refused as a whole.
 func TestBadIngest(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	good := event("publishPost", "as", "user:bob", "body", "b")
 	many := make([]any, 501)
 	for i := range many {
@@ -77,7 +77,7 @@ type badEvent struct {
 	code, says string
 }
 
-func (c *crowd) badEvents() []badEvent {
+func (c *smallNode) badEvents() []badEvent {
 	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
 	both := event("publishPost", "as", "user:bob", "body", "b")
 	both["do"].(map[string]any)["follow"] = map[string]any{"userId": "user:carol"}
@@ -121,7 +121,7 @@ func (c *crowd) badEvents() []badEvent {
 
 // An invalid event fails alone: the events before it and after it are applied.
 func TestBadEventsAmongGoodOnes(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	bad := c.badEvents()
 	check := func(t *testing.T, i int, got ingested) {
 		t.Helper()
@@ -168,7 +168,7 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 
 // A batch of 500 is applied in order. Repeated under its keys, it has no further effect.
 func TestWholeBatchTwice(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	events := []any{event("follow", "as", "user:reader", "userId", "user:writer", "key", "f"), event("setProfile", "as", "user:writer", "name", "W", "key", "p")}
 	for i := len(events); i < 500; i++ {
 		events = append(events, event("publishPost", "as", "user:writer", "body", fmt.Sprint(i), "key", fmt.Sprint("k", i)))

@@ -7,7 +7,7 @@ import (
 
 // Invalid restrictions between users, and actions that a restriction forbids, are refused with a reason and have no effect.
 func TestBadRestrictions(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	const (
 		mutMute      = `mutation($v:ID!){mute(input:{userId:$v}){user{id}}}`
 		mutMuteUntil = `mutation($v:Time){mute(input:{userId:"user:bob",until:$v}){user{id}}}`

@@ -25,7 +25,7 @@ const (
 // Impossible changes of shows, invalid values, and changes of another host's show are refused with code and reason, and have
 // no effect.
 func TestBadShows(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	now := c.Clock.Now()
 	soon, late, past := now.Add(time.Hour), now.Add(400*24*time.Hour), now.Add(-time.Hour)
 	schedule := func() (id string) {

@@ -26,9 +26,9 @@ import (
 	"tidings/tests/world"
 )
 
-// crowd is a node with a few facts: alice follows bob, who has one post that carol likes and one deleted post. No worker runs, so no job
+// smallNode is a node with a few facts: alice follows bob, who has one post that carol likes and one deleted post. No worker runs, so no job
 // undoes a wrong write before it is found.
-type crowd struct {
+type smallNode struct {
 	*world.Node
 	post, deleted, own string // two posts of bob and one of alice
 	cursor             string // a cursor of bob's feed
@@ -36,9 +36,9 @@ type crowd struct {
 
 var crowdMembers = []string{"alice", "bob", "carol"}
 
-func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
+func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
-	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
+	c := &smallNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
 	c.Follow("alice", "bob")
 	c.post, c.deleted, c.own = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
 	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deleted}, nil)
@@ -49,7 +49,7 @@ func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
 }
 
 // facts reads everything in SQL that a request of these tests could change.
-func (c *crowd) facts() map[string]any {
+func (c *smallNode) facts() map[string]any {
 	c.TB.Helper()
 	ctx, all := c.TB.Context(), map[string]any{}
 	put := func(name string, value any, err error) {
@@ -92,7 +92,7 @@ func (c *crowd) facts() map[string]any {
 }
 
 // untouched runs an invalid request and checks that the facts stay as they were.
-func (c *crowd) untouched(t *testing.T, request func(t *testing.T)) {
+func (c *smallNode) untouched(t *testing.T, request func(t *testing.T)) {
 	t.Helper()
 	before := c.facts()
 	request(t)
@@ -147,7 +147,7 @@ type badValue struct {
 	want        refused
 }
 
-func (c *crowd) badIDs() []badValue {
+func (c *smallNode) badIDs() []badValue {
 	unknown, long := "post:0000000000001", strings.Repeat("k", 129)
 	return []badValue{
 		{"user without a key", mutFollow, "user:", refused{"INVALID", []string{"userId", "1 to 128", "got 0"}}},
@@ -185,7 +185,7 @@ func (c *crowd) badIDs() []badValue {
 	}
 }
 
-func (c *crowd) badTexts() []badValue {
+func (c *smallNode) badTexts() []badValue {
 	long := strings.Repeat("k", 65)
 	future := services.GlobalID(services.PostType, services.PostIDAt(c.Clock.Now().Add(time.Hour)).String())
 	return []badValue{
@@ -241,7 +241,7 @@ func (c *crowd) badTexts() []badValue {
 
 // Every bad value of every argument gets its code and a message with the field and the allowed values, and has no effect.
 func TestBadValues(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	for _, bad := range slices.Concat(c.badIDs(), c.badTexts()) {
 		t.Run(bad.name, func(t *testing.T) {
 			c.untouched(t, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestBadValues(t *testing.T) {
 
 // Values exactly at the limits work, in any alphabet.
 func TestValuesAtTheLimits(t *testing.T) {
-	c := newCrowd(t, nil)
+	c := newSmallNode(t, nil)
 	for _, key := range []string{"a", strings.Repeat("k", 64), "A.b_c-9"} {
 		c.Follow("alice", key)
 		for _, body := range []string{"x", "👩‍👩‍👧‍👦 שלום 你好\u202e", strings.Repeat("𝄞", 5000), "line\nline\t\"quoted\" \\ </script>"} {
@@ -311,7 +311,7 @@ func TestValuesAtTheLimits(t *testing.T) {
 }
 
 // raw sends this body and header unchanged, and returns the HTTP status with the GraphQL answer.
-func (c *crowd) raw(t *testing.T, header http.Header, body string) world.Answer {
+func (c *smallNode) raw(t *testing.T, header http.Header, body string) world.Answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))
 	if err != nil {

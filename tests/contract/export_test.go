@@ -158,7 +158,7 @@ func TestWhoExportsWhat(t *testing.T) {
 }
 
 // An export refuses a cursor of another list, such as the acts, and the acts refuse a cursor of an export.
-func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
+func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 	n := startWithFullExport(t, sqltest.SQLite(t))
 	exportPart(n, "user:alice", 1, nil)
 	var data struct {

@@ -14,7 +14,7 @@ import (
 // deleted reports whether post i is deleted, counted from the newest. deletedFeed returns the posts that are left.
 func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
 	t.Helper()
-	c := &crowd{Node: n}
+	c := &smallNode{Node: n}
 	n.Follow("reader", "author")
 	n.Badges("reader")
 	events := make([]any, posts)

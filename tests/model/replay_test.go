@@ -26,8 +26,8 @@ type replayed struct {
 	codes []string // the error of each event, "" for none
 }
 
-// until moves the clock forward to a time.
-func (r *replayed) until(at time.Time) {
+// advanceTo moves the clock forward to a time.
+func (r *replayed) advanceTo(at time.Time) {
 	if ahead := at.Sub(r.Clock.Now()); ahead > 0 {
 		r.Clock.Advance(ahead)
 	}
@@ -96,11 +96,11 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 func (r *replayed) reach(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
-			r.until(due.Add(time.Second))
+			r.advanceTo(due.Add(time.Second))
 			r.settled()
 		}
 	}
-	r.until(at)
+	r.advanceTo(at)
 	r.Due()
 }
 
