@@ -218,8 +218,8 @@ func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
-	a.Clock.Flow() // so that a function that reads the clock anew in each pass never settles, and is found
-	const most = 30
+	a.Clock.Flow()  // so that a function that reads the clock anew in each pass never settles, and is found
+	const most = 24 // the rest of the 30 is left to new connections, which prepare statements
 	ofOne := histories.Number(t, 160, maxEvents)
 	made := madeIDs{}
 	kinds := eventKinds(50, a.Clock.Now())
@@ -238,7 +238,6 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	var mixtures []int
 	for range 3 {
 		names, events := make([]string, maxEvents), make([]event, maxEvents)
 		for i := range events {
@@ -248,13 +247,11 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		trips.Take()
 		began := time.Now()
 		answers := a.ingestKinds(made, names, events)
-		mixtures = append(mixtures, trips.Take())
-		t.Logf("a mixture: %d round trips %s %v", mixtures[len(mixtures)-1], time.Since(began).Round(time.Millisecond), tally(answers))
-	}
-	// The clock runs, so a slow machine gets other answers, and now and then a trip more. The median tells more than the greatest number.
-	slices.Sort(mixtures)
-	if mixtures[1] > most {
-		t.Errorf("mixtures of %d events took %d round trips, want %d at most", maxEvents, mixtures, most)
+		n := trips.Take()
+		t.Logf("a mixture: %d round trips %s %v", n, time.Since(began).Round(time.Millisecond), tally(answers))
+		if n > most {
+			t.Errorf("a mixture of %d events took %d round trips, want %d at most", maxEvents, n, most)
+		}
 	}
 }
 

@@ -30,11 +30,11 @@ import (
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
-// A pass that sends again what the last one sent, with further statements behind it, sends only these. So a single function takes a
-// round trip for each answer that it waits for.
-//
 // If f1 has written b, the second answer to f2's read differs from the first, and f2's write may differ too. Then f1 is final,
 // with a savepoint after it, and a third pass sends f2 alone.
+//
+// If the functions repeat all statements of the last pass and only add further ones behind them, nothing is rolled back, and the next pass
+// sends only what was added. So a single function takes a round trip for each answer that it waits for.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
 // statement. The rows that it locks stay locked, so that other transactions that keep changing the same rows cannot delay the

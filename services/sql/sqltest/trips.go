@@ -17,7 +17,8 @@ import (
 )
 
 // Trips counts the round trips of all connections that go through it to a PostgreSQL server, and the statements in them. In a
-// round trip a client asks and waits for the end of the answer.
+// round trip a client asks and waits for the end of the answer. A round trip that only prepares statements does not count: each
+// connection needs it once, and how many connections a test opens depends on the machine.
 type Trips struct {
 	listener   net.Listener
 	config     *pgx.ConnConfig
@@ -106,6 +107,7 @@ func (t *Trips) accept() {
 
 // forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these is a round trip.
 func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
+	ran := false                                            // a statement, in this round trip
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
 		if _, err := io.ReadFull(client, head); err != nil {
 			return err
@@ -114,11 +116,15 @@ func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
 		if _, err := io.ReadFull(client, body); err != nil {
 			return err
 		}
-		if len(head) == 5 && (head[0] == 'S' || head[0] == 'Q') {
-			t.count.Add(1)
-		}
 		if len(head) == 5 && (head[0] == 'E' || head[0] == 'Q') {
+			ran = true
 			t.statements.Add(1)
+		}
+		if len(head) == 5 && (head[0] == 'S' || head[0] == 'Q') {
+			if ran {
+				t.count.Add(1)
+			}
+			ran = false
 		}
 		if len(head) == 5 && head[0] == 'Q' && strings.EqualFold(string(bytes.TrimRight(body, "\x00;")), "commit") && t.loses.CompareAndSwap(true, false) {
 			_ = client.Close()
