@@ -105,7 +105,7 @@ func (t *Trips) accept() {
 	}
 }
 
-// forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these is a round trip.
+// forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these ends a round trip.
 func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
 	ran := false                                            // a statement, in this round trip
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
