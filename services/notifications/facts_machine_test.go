@@ -20,7 +20,7 @@ import (
 type device struct {
 	gen    uint64
 	places []services.PostID // of the lines
-	stood  []services.PostID // of every cause in the lines that counted
+	known  []services.PostID // of every cause at that moment
 	reach  services.PostID   // position up to which a mark of the whole list reaches
 }
 
@@ -183,7 +183,7 @@ func (p *panel) look(d *device) {
 	if len(d.places) > 0 {
 		d.reach = max(d.reach, d.places[0])
 	}
-	d.stood = p.m.standing()
+	d.known = p.m.places()
 }
 
 // report makes a mark of the list that a device loaded last.
@@ -208,8 +208,8 @@ func (p *panel) report() {
 	p.mark(verb, d, gen, upTo, categories)
 	after := p.unseen()
 	for _, n := range before {
-		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.stood, n) {
-			p.t.Fatalf("mark %d up to %v took %v, which was never shown: shown are %v", verb, upTo, n, d.stood)
+		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.known, n) {
+			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.known)
 		}
 		if upTo == d.reach && upTo != 0 && verb == 0 && slices.Contains(d.places, n) && slices.Contains(after, n) && slices.Contains(categories, p.category(n)) {
 			p.t.Fatalf("seen up to %v, %v is unseen, though it was shown", upTo, n)

@@ -177,13 +177,12 @@ func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
 	return top
 }
 
-// standing are the positions of the causes that count. A line shows all of its causes: when the newest is undone, the line falls
-// back to the position of another cause that was also shown.
-func (m *panelModel) standing() (places []services.PostID) {
+// places are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
+// position of another cause that was also shown. An undone cause has a position too: a mark covers it, so that it is read when it begins
+// again.
+func (m *panelModel) places() (places []services.PostID) {
 	for _, k := range m.known {
-		if k.counts {
-			places = append(places, k.place)
-		}
+		places = append(places, k.place)
 	}
 	return places
 }
