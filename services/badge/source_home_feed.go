@@ -98,12 +98,12 @@ func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.
 	}
 	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed}
 	for _, entry := range entries {
-		explanation.Items = append(explanation.Items, newPost(entry.Post))
+		explanation.Items = append(explanation.Items, postItem(entry.Post))
 	}
 	return []services.Explanation{explanation}, nil
 }
 
-func newPost(post services.PostID) services.Item {
+func postItem(post services.PostID) services.Item {
 	id := services.GlobalID(services.PostType, post.String())
 	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}
 }
@@ -139,7 +139,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}
-	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{newPost(newest)}}}, true, nil
+	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{postItem(newest)}}}, true, nil
 }
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {

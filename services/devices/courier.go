@@ -29,8 +29,8 @@ const (
 // send puts its outcome into ended; record writes the outcome in the next Step. From begin to record the device is under way, and
 // nothing else is done for it.
 type courier struct {
-	s    *Service
-	held *leases.Held
+	s     *Service
+	lease *leases.Lease
 
 	sending  sync.WaitGroup
 	mu       sync.Mutex
@@ -40,8 +40,8 @@ type courier struct {
 }
 
 // courier makes the worker for the one row that is leased.
-func (s *Service) courier(held *leases.Held) *courier {
-	return &courier{s: s, held: held, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
+func (s *Service) courier(lease *leases.Lease) *courier {
+	return &courier{s: s, lease: lease, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
 }
 
 // Step records the outcomes of messages, follows the change stream, and begins requests to due devices. It waits for no request:
@@ -53,7 +53,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}()
 	// Without the lease no request may begin.
-	if err := c.held.Hold(ctx); err != nil {
+	if err := c.lease.Hold(ctx); err != nil {
 		return 0, err
 	}
 	// Record first: a device whose outcome is on disk can be due again in this step.
@@ -86,14 +86,14 @@ func (c *courier) Resign(ctx context.Context) {
 	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
 	_ = c.record(recording) // if this fails, the next node repeats the messages
 	cancel()
-	c.held.Resign(ctx)
+	c.lease.Resign(ctx)
 }
 
 // follow makes devices due whose users have a change after the position, and moves the position. Both are one transaction, so
 // that no change is missed. No request is part of it: a device that cannot be sent to does not hold up the position.
 func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	var from uint64
-	found, err := c.s.db.One(ctx, readTo, []any{c.held.Token()}, &from)
+	found, err := c.s.db.One(ctx, readTo, []any{c.lease.Token()}, &from)
 	if err == nil && !found {
 		err = leases.ErrDeposed
 	}
@@ -110,7 +110,7 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 		wanted[i] = []any{change.User, int64(change.Seq)}
 	}
 	err = c.s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, moveReader, c.held.Token(), int64(changes[len(changes)-1].Seq))
+		n, err := tx.Run(ctx, moveReader, c.lease.Token(), int64(changes[len(changes)-1].Seq))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
 		}
@@ -167,7 +167,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 			return false, err
 		}
 	}
-	now, until := c.s.db.Now(), c.held.Until()
+	now, until := c.s.db.Now(), c.lease.Until()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range list {
@@ -193,7 +193,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 }
 
 // send sends one message, in a goroutine of its own. until is the end of the lease when begin ran: the request must not outlast
-// the lease, since another node might send a newer version to the device first. held itself belongs to the goroutine of Step.
+// the lease, since another node might send a newer version to the device first. lease itself belongs to the goroutine of Step.
 func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -246,7 +246,7 @@ func (r row) passed(change stream.Change) outcome {
 func (r row) sent(change stream.Change, now time.Time) outcome {
 	had := r.has
 	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
-	if loud := change.State.Loud(); change.State.Quiet && loud > had {
+	if loud := change.State.AlertVersion(); change.State.Quiet && loud > had {
 		r.heard = max(r.heard, loud)
 	}
 	return outcome{row: r, deliveredAt: now}
@@ -268,7 +268,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 		r.firstAt = now
 	}
 	r.attempts++
-	end := r.firstAt.Add(outbound.GiveUp)
+	end := r.firstAt.Add(outbound.RetryFor)
 	// The day is over with this attempt.
 	if !now.Before(end) {
 		return r.givenUp(now, a.Err)
@@ -319,7 +319,7 @@ func (c *courier) record(ctx context.Context) error {
 	}
 	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The counters' row has the token: a node without the lease records nothing.
-		n, err := tx.Run(ctx, countSent, c.held.Token(), delivered, failed, len(removed), last)
+		n, err := tx.Run(ctx, countSent, c.lease.Token(), delivered, failed, len(removed), last)
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
 		}

@@ -90,7 +90,7 @@ func (c *cluster) takeOver() {
 	}
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
 	next := newCourier(c.node())
-	if err := next.held.Hold(c.Ctx); err != nil {
+	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("free devices: %v", err)
 	}
 	c.nodes[c.random.IntN(len(c.nodes))] = next

@@ -99,7 +99,7 @@ func New(cfg Config) *Service {
 	s.pool = leases.NewPool(leases.Config{
 		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
 		On:   func() bool { return s.On() && s.some.Load() && cfg.Stream.On() },
-		Work: func(held *leases.Held) leases.Worker { return s.courier(held) },
+		Work: func(lease *leases.Lease) leases.Worker { return s.courier(lease) },
 	})
 	return s
 }

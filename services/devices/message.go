@@ -70,7 +70,7 @@ func (r row) shown(change stream.Change) message {
 		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
 	}
 	// In quiet hours an alert is shown only if the device already has the alert's version.
-	if newest, loud := state.Alert(r.heard), state.Loud(); newest != nil && (!state.Quiet || loud <= r.has) {
+	if newest, loud := state.Alert(r.heard), state.AlertVersion(); newest != nil && (!state.Quiet || loud <= r.has) {
 		alert := stream.VersionText(loud)
 		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
 		if part := newest.Part; part != "" {

@@ -67,7 +67,7 @@ type Config struct {
 	Node  string // the name of this node
 	Lease time.Duration
 	On    func() bool // whether this node works at all
-	Work  func(held *Held) Worker
+	Work  func(lease *Lease) Worker
 	Log   *slog.Logger
 }
 
@@ -181,8 +181,8 @@ func (p *Pool) work(ctx context.Context, name string) {
 	}
 }
 
-// Held is a row that this node holds, or tries to.
-type Held struct {
+// Lease is the lease of a row that this node holds, or tries to.
+type Lease struct {
 	p    *Pool
 	Name string
 	// renewAt and until are zero until Hold has succeeded.
@@ -191,27 +191,27 @@ type Held struct {
 }
 
 // Row returns a row that is not held yet.
-func (p *Pool) Row(name string) *Held { return &Held{p: p, Name: name} }
+func (p *Pool) Row(name string) *Lease { return &Lease{p: p, Name: name} }
 
 // Token returns the token of the row while this node holds it.
-func (h *Held) Token() string { return h.p.token }
+func (l *Lease) Token() string { return l.p.token }
 
 // Until returns a time that is not after the end of the lease.
-func (h *Held) Until() time.Time { return h.until }
+func (l *Lease) Until() time.Time { return l.until }
 
 // Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. It returns ErrDeposed if
 // another node holds the row, if the row is gone, or if On returns false.
-func (h *Held) Hold(ctx context.Context) error {
+func (l *Lease) Hold(ctx context.Context) error {
 	now := time.Now()
-	if now.Before(h.renewAt) {
+	if now.Before(l.renewAt) {
 		return nil
 	}
-	cfg, leads := h.p.cfg, false
+	cfg, leads := l.p.cfg, false
 	if !cfg.On() {
 		return ErrDeposed
 	}
 	err := cfg.DB.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, cfg.Table.take, h.Name, h.p.token, cfg.Node, cfg.Lease.Microseconds())
+		n, err := tx.Run(ctx, cfg.Table.take, l.Name, l.p.token, cfg.Node, cfg.Lease.Microseconds())
 		leads = n > 0
 		return err
 	})
@@ -222,16 +222,16 @@ func (h *Held) Hold(ctx context.Context) error {
 		return ErrDeposed
 	}
 	// now was read before the lease began, so until is never later than the end of the lease.
-	h.renewAt, h.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
+	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
 	return nil
 }
 
 // Resign lets another node hold the row at once.
-func (h *Held) Resign(ctx context.Context) {
+func (l *Lease) Resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, PauseFor)
 	defer cancel()
-	_ = h.p.cfg.DB.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
-		_, err := tx.Run(ctx, h.p.cfg.Table.resign, h.Name, h.p.token)
+	_ = l.p.cfg.DB.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
+		_, err := tx.Run(ctx, l.p.cfg.Table.resign, l.Name, l.p.token)
 		return err
 	})
 }

@@ -37,8 +37,8 @@ type studio struct {
 	fails  error               // the error of each step
 }
 
-// each runs a test on both databases, with some paintings.
-func each(t *testing.T, paintings []string, test func(s *studio)) {
+// eachDatabase runs a test on both databases, with some paintings.
+func eachDatabase(t *testing.T, paintings []string, test func(s *studio)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		s := &studio{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), at: map[string][]string{}, worked: map[string]int{}}
@@ -64,7 +64,7 @@ func (s *studio) run(text string) {
 func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
 	return leases.NewPool(leases.Config{
 		DB: s.db, Table: table, What: "paintings", Node: node, Lease: lease, On: func() bool { return true },
-		Work: func(held *leases.Held) leases.Worker { return &painter{s, node, held} },
+		Work: func(lease *leases.Lease) leases.Worker { return &painter{s, node, lease} },
 		Log:  slog.New(slog.DiscardHandler),
 	})
 }
@@ -84,16 +84,16 @@ func (s *studio) begin(pool *leases.Pool) (end func()) {
 
 // painter is the worker of a node.
 type painter struct {
-	s    *studio
-	node string
-	held *leases.Held
+	s     *studio
+	node  string
+	lease *leases.Lease
 }
 
 func (p *painter) Step(ctx context.Context) (time.Duration, error) {
-	if err := p.held.Hold(ctx); err != nil {
+	if err := p.lease.Hold(ctx); err != nil {
 		return 0, err
 	}
-	s, name := p.s, p.held.Name
+	s, name := p.s, p.lease.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.at[name], p.node) {
@@ -108,9 +108,9 @@ func (p *painter) Step(ctx context.Context) (time.Duration, error) {
 
 func (p *painter) Resign(ctx context.Context) {
 	p.s.mu.Lock()
-	p.s.at[p.held.Name] = slices.DeleteFunc(p.s.at[p.held.Name], func(node string) bool { return node == p.node })
+	p.s.at[p.lease.Name] = slices.DeleteFunc(p.s.at[p.lease.Name], func(node string) bool { return node == p.node })
 	p.s.mu.Unlock()
-	p.held.Resign(ctx)
+	p.lease.Resign(ctx)
 }
 
 // count returns how many of some paintings a node has worked on.
@@ -128,7 +128,7 @@ func (s *studio) count(node string, paintings ...string) (n int) {
 // Every row is worked on, each by one node at a time. When a node stops, another has its rows long before their leases end.
 func TestOneNodeWorksOnARow(t *testing.T) {
 	paintings := []string{"a", "b", "c", "d"}
-	each(t, paintings, func(s *studio) {
+	eachDatabase(t, paintings, func(s *studio) {
 		first, second := s.pool("first", time.Hour), s.pool("second", time.Hour)
 		endFirst := s.begin(first)
 		eventually.Holds(t, "the first node works on all", func() bool { return s.count("first", paintings...) == 4 && first.Running() == 4 })
@@ -151,7 +151,7 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 // and its Resign does not end the lease of the other node.
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
-	each(t, []string{"a"}, func(s *studio) {
+	eachDatabase(t, []string{"a"}, func(s *studio) {
 		crashed, other := s.pool("crashed", lease).Row("a"), s.pool("other", time.Hour).Row("a")
 		s.must(crashed.Hold(t.Context()))
 		if left := time.Until(crashed.Until()); left > lease {
@@ -183,15 +183,15 @@ func TestALeaseEndsByItself(t *testing.T) {
 
 // The node that has a lease renews it while the work continues.
 func TestALeaseIsRenewed(t *testing.T) {
-	each(t, []string{"a"}, func(s *studio) {
-		held := s.pool("node", 200*time.Millisecond).Row("a")
-		s.must(held.Hold(t.Context()))
-		first := held.Until()
+	eachDatabase(t, []string{"a"}, func(s *studio) {
+		lease := s.pool("node", 200*time.Millisecond).Row("a")
+		s.must(lease.Hold(t.Context()))
+		first := lease.Until()
 		eventually.Holds(t, "the lease ends later", func() bool {
-			s.must(held.Hold(t.Context()))
-			return held.Until().After(first)
+			s.must(lease.Hold(t.Context()))
+			return lease.Until().After(first)
 		})
-		if held.Token() == "" || held.Token() == s.pool("node", time.Second).Row("a").Token() {
+		if lease.Token() == "" || lease.Token() == s.pool("node", time.Second).Row("a").Token() {
 			t.Error("two processes share a token")
 		}
 	})
@@ -200,7 +200,7 @@ func TestALeaseIsRenewed(t *testing.T) {
 // A step that fails is tried again after a pause. A step that returns ErrDeposed ends the work, which begins again when the
 // row is free.
 func TestFailedSteps(t *testing.T) {
-	each(t, []string{"a"}, func(s *studio) {
+	eachDatabase(t, []string{"a"}, func(s *studio) {
 		pool := s.pool("node", time.Hour)
 		s.fails = services.Errorf(services.Unavailable, "the easel fell")
 		end := s.begin(pool)
@@ -222,7 +222,7 @@ func TestFailedSteps(t *testing.T) {
 
 // A node whose On returns false holds no row, and no node holds a row that is gone.
 func TestRowsThatAreNotWorkedOn(t *testing.T) {
-	each(t, []string{"a"}, func(s *studio) {
+	eachDatabase(t, []string{"a"}, func(s *studio) {
 		off := leases.NewPool(leases.Config{DB: s.db, Table: table, What: "paintings", Lease: time.Hour, On: func() bool { return false }})
 		if free := s.free(off); len(free) > 0 {
 			t.Errorf("%v are free for a node that does not work", free)

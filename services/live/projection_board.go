@@ -44,11 +44,11 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 		top = "(" + placeText(query.Before)
 	}
 	reads := [...]redis.KeyRead{
-		{Key: rdb.DocumentKey(query.Reader), Of: rdb.HostsRead},
-		{Key: sessionsKey(query.Reader), Of: redis.OneField(query.Slot)},
-		{Key: key, Of: replaysMark},
-		{Key: key, Of: firstOver},
-		{Key: key, Of: redis.TextRange(top, "[0", query.Limit)},
+		{Key: rdb.DocumentKey(query.Reader), Read: rdb.HostsRead},
+		{Key: sessionsKey(query.Reader), Read: redis.OneField(query.Slot)},
+		{Key: key, Read: replaysMark},
+		{Key: key, Read: firstOver},
+		{Key: key, Read: redis.TextRange(top, "[0", query.Limit)},
 	}
 	var read boardRead
 	err := p.ReadEach(redis.Reading(ctx), reads[:], func(i int, texts []string) {

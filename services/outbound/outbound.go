@@ -36,8 +36,8 @@ const (
 	firstPause = 5 * time.Second
 )
 
-// GiveUp is how long after its first attempt a message is still retried.
-const GiveUp = 24 * time.Hour
+// RetryFor is the time after its first attempt for which a message is retried.
+const RetryFor = 24 * time.Hour
 
 // LongestPause is the longest time between two attempts for one message; LongestDown is the longest time between two requests
 // to a receiver that fails as a whole; Breaker is how many failures in a row show that a receiver fails as a whole.

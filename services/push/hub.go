@@ -183,7 +183,7 @@ func (h *Hub) HintShared() {
 // reconciliation tries them.
 func (h *Hub) moved(u *user, now moment) {
 	if u.phase == failed {
-		u.since = min(u.since, now)
+		u.retryAt = min(u.retryAt, now)
 	}
 	h.dirty(u, now)
 }

@@ -151,7 +151,7 @@ func (h *Hub) removeGone(ctx context.Context, p *portion) {
 	defer h.mu.Unlock()
 	for _, u := range p.gone {
 		// no watcher came, or came and left, meanwhile
-		if len(u.watchers) == 0 && u.phase == clean && u.since < p.now && u.entering == 0 && !u.leaving {
+		if len(u.watchers) == 0 && u.phase == clean && u.leftAt < p.now && u.entering == 0 && !u.leaving {
 			h.remove(u)
 		}
 	}

@@ -163,7 +163,7 @@ func (h *Hub) fail(u *user, now moment) {
 		return
 	}
 	u.phase = failed
-	u.since = now + h.config.Sweep*(1<<u.failures-1)
+	u.retryAt = now + h.config.Sweep*(1<<u.failures-1)
 	u.failures = min(u.failures+1, 2)
 }
 

@@ -107,12 +107,12 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 		u := h.order[i]
 		if len(u.watchers) == 0 {
 			// Linger has passed, and no call about them is under way.
-			if u.phase == clean && p.now-u.since >= h.config.Linger && u.entering == 0 && !u.leaving {
+			if u.phase == clean && p.now-u.leftAt >= h.config.Linger && u.entering == 0 && !u.leaving {
 				p.gone = append(p.gone, u)
 			}
 			continue
 		}
-		if u.phase == failed && (resync || p.now >= u.since) {
+		if u.phase == failed && (resync || p.now >= u.retryAt) {
 			// The failed render has not sent its change.
 			u.changed = true
 			h.queue(u)

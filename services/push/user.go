@@ -49,7 +49,8 @@ type user struct {
 	wakeAt      moment      // the time of their timer
 	due         moment      // no change is sent before it
 	enterSentAt moment      // when Enter was last sent
-	since       moment      // if failed: the time of the next try; without watchers: the time when the last one left
+	retryAt     moment      // if failed: when reconciliation tries again
+	leftAt      moment      // without watchers: when the last one left
 	cause       trace.Cause // the last span whose change is not rendered yet
 }
 
@@ -136,7 +137,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 
 // rest cancels all pending work for a user without watchers: the next watcher causes a new read anyway.
 func (h *Hub) rest(u *user, now moment) {
-	u.since = now
+	u.leftAt = now
 	u.again, u.changed = false, false
 	u.failures = 0
 	h.stopTimer(u)

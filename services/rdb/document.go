@@ -75,7 +75,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	}
 	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: layout.read}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.read}
 	}
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), ""
@@ -101,7 +101,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	used := versionReads.Get().(*[]redis.KeyRead)
 	reads := (*used)[:0]
 	for _, user := range users {
-		reads = append(reads, redis.KeyRead{Key: DocumentKey(user), Of: versionFields})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(user), Read: versionFields})
 	}
 	defer func() {
 		clear(reads)

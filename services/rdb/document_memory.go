@@ -104,9 +104,9 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	kept := c.memory.of(users, layout)
 	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: layout.readBorn}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readBorn}
 		if kept[i].layout != nil {
-			reads[i].Of = layout.check
+			reads[i].Read = layout.check
 		}
 	}
 	documents := make([]Document, len(users))
@@ -130,7 +130,7 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	}
 	reads = reads[:0]
 	for _, i := range changed {
-		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Of: layout.readBorn})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Read: layout.readBorn})
 	}
 	// An error is ignored: users whose documents have not changed are answered anyway.
 	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {

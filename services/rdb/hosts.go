@@ -38,7 +38,7 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	}
 	reads := make([]redis.KeyRead, len(readers))
 	for i, reader := range readers {
-		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Of: HostsRead}
+		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: HostsRead}
 	}
 	states, epoch := make([]HostsState, len(readers)), ""
 	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {

@@ -34,7 +34,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	reads := room[:0]
 	for i, reader := range readers {
 		key := inboxKey(reader)
-		reads = append(reads, redis.KeyRead{Key: DocumentKey(reader), Of: inboxFields}, redis.KeyRead{Key: key, Of: inboxSentinel}, redis.KeyRead{Key: key, Of: inboxNewest[limits[i]]})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(reader), Read: inboxFields}, redis.KeyRead{Key: key, Read: inboxSentinel}, redis.KeyRead{Key: key, Read: inboxNewest[limits[i]]})
 	}
 	pages := make([]InboxPage, len(readers))
 	var fields [5]string

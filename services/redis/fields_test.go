@@ -82,7 +82,7 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 			keys = append(keys, fmt.Sprintf("{u%d}:h", i))
 			reads = append(reads, KeyRead{keys[i], fields})
 			if i%2 == 1 {
-				reads[i].Of = few
+				reads[i].Read = few
 			}
 			if i%3 == 2 { // there is no such key
 				want = append(want, []string{Absent, Absent, Absent})

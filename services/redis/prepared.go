@@ -25,8 +25,8 @@ type Prepared interface {
 
 // KeyRead is a read of one key.
 type KeyRead struct {
-	Key string
-	Of  Prepared
+	Key  string
+	Read Prepared
 }
 
 // commands are a read's commands, which lack only the key.
@@ -98,7 +98,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	var texts []string
 	var err error
 	for i := range reads {
-		if texts, err = reads[i].Of.parse(texts[:0], sent.reply(i)); err != nil {
+		if texts, err = reads[i].Read.parse(texts[:0], sent.reply(i)); err != nil {
 			return Unavailable(err)
 		}
 		each(i, texts)
@@ -118,7 +118,7 @@ var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
 // send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.
 func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
 	for _, read := range reads {
-		one := read.Of.take(read.Key)
+		one := read.Read.take(read.Key)
 		s.reads, s.commands = append(s.reads, one), append(s.commands, one.command)
 	}
 	_, err := c.Pipeline(ctx, func(p Pipeliner) {
@@ -133,7 +133,7 @@ func (s *sentRead) reply(i int) []byte { return s.reads[i].command.Val() }
 // forget returns the commands to their pools, without their replies.
 func (s *sentRead) forget(reads []KeyRead) {
 	for i, one := range s.reads {
-		reads[i].Of.put(one)
+		reads[i].Read.put(one)
 	}
 	clear(s.reads)
 	clear(s.commands)
@@ -144,7 +144,7 @@ func (s *sentRead) forget(reads []KeyRead) {
 func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
-			read.Of.queue(ctx, p, read.Key)
+			read.Read.queue(ctx, p, read.Key)
 		}
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each fun
 		if err := answer.Err(); err != nil {
 			return Unavailable(err)
 		}
-		texts = reads[i].Of.texts(texts[:0], answer)
+		texts = reads[i].Read.texts(texts[:0], answer)
 		each(i, texts)
 	}
 	return nil

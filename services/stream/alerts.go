@@ -76,8 +76,8 @@ func (s State) Alert(after uint64) *Cause {
 	return s.NewestOf(func(services.Source, string) bool { return true }, after)
 }
 
-// Loud is the version of the last alert whose item is unread, 0 for none.
-func (s State) Loud() (version uint64) {
+// AlertVersion is the version of the last alert whose item is unread, 0 for none.
+func (s State) AlertVersion() (version uint64) {
 	for _, alert := range s.Alerts {
 		version = max(version, alert.Seq)
 	}

@@ -32,10 +32,10 @@ func (p *pager) read(size int) (more bool) {
 		if change.Silent(p.position.FullTo) {
 			continue
 		}
-		if change.State.Loud() <= p.heard[change.User] {
+		if change.State.AlertVersion() <= p.heard[change.User] {
 			p.twice++
 			if whole {
-				p.T.Errorf("%s: the alert of %d comes again at %d, to a reader who had everything at %d", change.Key, change.State.Loud(), change.Seq, p.position.ReadTo)
+				p.T.Errorf("%s: the alert of %d comes again at %d, to a reader who had everything at %d", change.Key, change.State.AlertVersion(), change.Seq, p.position.ReadTo)
 			}
 		}
 		p.heard[change.User] = change.Seq
@@ -47,8 +47,8 @@ func (p *pager) read(size int) (more bool) {
 // missed returns an error if a reader who has read everything has missed an alert.
 func (p *pager) missed(users []services.UserID) error {
 	for user, change := range sqltest.Must(p.s.Of(p.Ctx, users))(p.T) {
-		if change.State.Loud() > p.heard[user] {
-			return fmt.Errorf("%s: the alert of %d, now at %d, did not come: the reader is at %+v", change.Key, change.State.Loud(), change.Seq, p.position)
+		if change.State.AlertVersion() > p.heard[user] {
+			return fmt.Errorf("%s: the alert of %d, now at %d, did not come: the reader is at %+v", change.Key, change.State.AlertVersion(), change.Seq, p.position)
 		}
 	}
 	return nil

@@ -180,8 +180,8 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if first.Loud() != 10 || second.Loud() != 20 || read.Loud() != 20 || (State{}).Loud() != 0 {
-		t.Errorf("the loudest are %d, %d and %d", first.Loud(), second.Loud(), read.Loud())
+	if first.AlertVersion() != 10 || second.AlertVersion() != 20 || read.AlertVersion() != 20 || (State{}).AlertVersion() != 0 {
+		t.Errorf("the loudest are %d, %d and %d", first.AlertVersion(), second.AlertVersion(), read.AlertVersion())
 	}
 }
 

@@ -18,11 +18,11 @@ import (
 
 // sendOnly does a round and does not record it, like a process that is killed or paused before the record.
 func (d *deliverer) sendOnly(ctx context.Context) error {
-	if err := d.held.Hold(ctx); err != nil {
+	if err := d.lease.Hold(ctx); err != nil {
 		return err
 	}
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
-	if err != nil || !found || e.token != d.held.Token() {
+	if err != nil || !found || e.token != d.lease.Token() {
 		return leases.ErrDeposed
 	}
 	if d.unsaved != nil {
@@ -77,7 +77,7 @@ func (c *cluster) act(users []services.UserID) {
 func (c *cluster) takeOver() {
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
 	next := deliver(c.node(), "app")
-	if err := next.held.Hold(c.Ctx); err != nil {
+	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("a free endpoint: %v", err)
 	}
 	c.nodes[c.random.IntN(len(c.nodes))] = next

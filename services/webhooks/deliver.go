@@ -27,7 +27,7 @@ const (
 // node needs is in SQL: the position and the letters.
 type deliverer struct {
 	s       *Service
-	held    *leases.Held
+	lease   *leases.Lease
 	name    string
 	unsaved *outcome // of a round whose record failed: nothing is sent before the outcome is stored
 	// sent has the versions delivered since the endpoint last had everything, by user. It is lost with the node, and then an alert
@@ -36,8 +36,8 @@ type deliverer struct {
 }
 
 // deliverer makes the worker of an endpoint that this node may hold.
-func (s *Service) deliverer(held *leases.Held) *deliverer {
-	return &deliverer{s: s, held: held, name: held.Name, sent: map[services.UserID]uint64{}}
+func (s *Service) deliverer(lease *leases.Lease) *deliverer {
+	return &deliverer{s: s, lease: lease, name: lease.Name, sent: map[services.UserID]uint64{}}
 }
 
 // fate is the result of one item of a round. outcome turns it into a letter, the removal of one, or nothing.
@@ -70,7 +70,7 @@ type item struct {
 // Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another node
 // delivers it.
 func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
-	if err := d.held.Hold(ctx); err != nil {
+	if err := d.lease.Hold(ctx); err != nil {
 		return 0, err
 	}
 	// A round that is not on disk would be sent again by the next node. So nothing new is sent until the round is on disk, however
@@ -84,7 +84,7 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	// Hold asks SQL only at intervals, and the lease may have gone to another node since.
-	if !found || e.token != d.held.Token() {
+	if !found || e.token != d.lease.Token() {
 		return 0, leases.ErrDeposed
 	}
 	if e.halted || d.s.db.Now().Before(e.retryAt) {
@@ -106,7 +106,7 @@ func (d *deliverer) Resign(ctx context.Context) {
 		_ = d.save(saving) // otherwise the next node repeats the round
 		cancel()
 	}
-	d.held.Resign(ctx)
+	d.lease.Resign(ctx)
 }
 
 // plan lists the items of the next round, a user at most once. all says that nothing else is in the stream. While the endpoint is
@@ -242,7 +242,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		workers = 1
 	}
 	// A request must not outlast the lease: another node might send a newer change of the user before the request arrives.
-	ctx, cancel := context.WithDeadline(ctx, d.held.Until())
+	ctx, cancel := context.WithDeadline(ctx, d.lease.Until())
 	defer cancel()
 	// The lease and the rounds go by the machine's time, whatever clock the service has.
 	ends := time.Now().Add(roundFor)

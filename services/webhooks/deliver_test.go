@@ -217,7 +217,7 @@ func TestDeadLetters(t *testing.T) {
 			b.Clock.Advance(time.Hour)
 		}
 		dead := sqltest.Must(s.Dead(b.Ctx, "app", 10))(t)
-		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < outbound.GiveUp || dead[0].Attempts < 10 {
+		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < outbound.RetryFor || dead[0].Attempts < 10 {
 			t.Fatalf("%+v", dead)
 		}
 		w.receiver.take()

@@ -106,7 +106,7 @@ func (o *outcome) fail(one item, now time.Time) {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
 	}
 	// The last attempt is at the end of the day, and not up to an hour after it.
-	end := letter.FirstAt.Add(outbound.GiveUp)
+	end := letter.FirstAt.Add(outbound.RetryFor)
 	letter.DueAt = now.Add(outbound.Pause(letter.Attempts-1, outbound.LongestPause))
 	if end.Before(letter.DueAt) {
 		letter.DueAt = end
@@ -149,7 +149,7 @@ func (d *deliverer) save(ctx context.Context) error {
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The position comes first, because its row locks all the rest: a node without the token writes nothing.
-		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.drainedTo))
+		n, err := tx.Run(ctx, moveWebhook, d.name, d.lease.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.drainedTo))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
 		}

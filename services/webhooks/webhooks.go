@@ -87,7 +87,7 @@ func New(cfg Config) *Service {
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewPool(leases.Config{
 		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
-		Work: func(held *leases.Held) leases.Worker { return s.deliverer(held) },
+		Work: func(lease *leases.Lease) leases.Worker { return s.deliverer(lease) },
 	})
 	return s
 }
