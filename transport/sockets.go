@@ -89,6 +89,10 @@ const (
 
 	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
 	drainStep = 10 * time.Millisecond
+
+	// drainGap is the longest time between the ends of two sockets. So few clients harm nobody when they return, and a drain for them is
+	// short.
+	drainGap = 200 * time.Millisecond
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:

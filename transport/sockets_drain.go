@@ -6,8 +6,9 @@ import (
 )
 
 // Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads the closing over
-// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the rest are
-// cut off. Draining twice is the same as once. A peer that comes after the list was made is closed because add returns false.
+// the given time so that the clients do not reconnect all at once; a few clients take at most drainGap each. It returns when all are
+// gone; when ctx ends first, the rest are cut off. Draining twice is the same as once. A peer that comes after the list was made is
+// closed because add returns false.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	// draining is set and the list is made under one lock, so that each peer is in the list or sees that it came too late.
 	s.mu.Lock()
@@ -18,6 +19,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 	s.mu.Unlock()
 
+	spread = min(spread, time.Duration(len(peers))*drainGap)
 	ticker := time.NewTicker(drainStep)
 	defer ticker.Stop()
 	began := time.Now()

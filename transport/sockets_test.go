@@ -97,6 +97,21 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 	})
 }
 
+// Two clients may return at once: the drain does not wait for the whole time.
+func TestADrainOfFewSocketsIsShort(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		clients := []*client{w.open("alice"), w.open("bob")}
+		start := time.Now()
+		w.sockets.Drain(w.Context(), 10*time.Second)
+		if took := time.Since(start); took > 2*drainGap {
+			t.Errorf("drained in %v, want %v at most", took, 2*drainGap)
+		}
+		for _, c := range clients {
+			c.expectClose(1012)
+		}
+	})
+}
+
 func TestDrainCutsOffClientsThatStay(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol) // and never reads
