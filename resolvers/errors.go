@@ -39,7 +39,7 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 			err = services.About(argument, err)
 		}
 		// The error of a field has no path of its own yet; an error of the language may have one.
-		shown := present(log, services.RequestID(ctx), err)
+		shown := present(ctx, log, err)
 		if shown.Path == nil {
 			shown.Path = field
 		}
@@ -65,7 +65,8 @@ func argumentAt(field ast.Path, err error) string {
 
 // present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name
 // tables, addresses or users. ingest calls present too, for the errors in its results.
-func present(log *slog.Logger, id string, err error) *gqlerror.Error {
+func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
+	id := services.RequestID(ctx)
 	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)
 	if isLanguage {
@@ -77,7 +78,12 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	// log only: an engine that did not answer, for instance.
 	case isKnown:
 		if known.Cause != nil {
-			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
+			level := slog.LevelWarn
+			// The client left, which it may, and so the engine was not asked to the end.
+			if errors.Is(ctx.Err(), context.Canceled) {
+				level = slog.LevelDebug
+			}
+			log.Log(ctx, level, "answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
 	// The operation ran out of time, at whatever step. The client may repeat the request: under an idempotency key, a mutation
 	// that was committed in spite of this error has no second effect.

@@ -115,18 +115,32 @@ func TestTheTableOfErrors(t *testing.T) {
 		{"the language's with our code", coded, services.RateLimited, "too deep"},
 		{"the language's with a code of its own", foreign, services.Invalid, "unknown field"},
 	} {
-		shown := present(slog.New(slog.DiscardHandler), "id", row.err)
+		shown := present(t.Context(), slog.New(slog.DiscardHandler), row.err)
 		if shown.Extensions["code"] != string(row.code) || shown.Message != row.message {
 			t.Errorf("%s is shown as %q with %v", row.what, shown.Message, shown.Extensions)
 		}
 	}
-	if shown := present(slog.New(slog.DiscardHandler), "id", limited); shown.Extensions["retryAfterMs"] != int64(1500) {
+	if shown := present(t.Context(), slog.New(slog.DiscardHandler), limited); shown.Extensions["retryAfterMs"] != int64(1500) {
 		t.Errorf("when to try again: %v", shown.Extensions)
 	}
-	var log bytes.Buffer
-	present(slog.New(slog.NewTextHandler(&log, nil)), "id", services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
-	if !strings.Contains(log.String(), "10.0.0.7") {
-		t.Errorf("the log lacks the cause: %s", &log)
+}
+
+// The log has the cause that the client is not told, unless the client has left.
+func TestTheLogHasTheCause(t *testing.T) {
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for _, row := range []struct {
+		what  string
+		ctx   context.Context
+		lines int
+	}{{"waits", t.Context(), 1}, {"has waited too long", late, 1}, {"left", left, 0}} {
+		var log bytes.Buffer
+		present(row.ctx, slog.New(slog.NewTextHandler(&log, nil)), services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
+		if lines := strings.Count(log.String(), "10.0.0.7"); lines != row.lines {
+			t.Errorf("the client %s: %d lines have the cause, want %d: %s", row.what, lines, row.lines, &log)
+		}
 	}
 }
 

@@ -106,7 +106,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 // ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation as a whole has
 // succeeded, so the error is data and does not pass the presenter.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
-	shown := present(r.Log, services.RequestID(ctx), err)
+	shown := present(ctx, r.Log, err)
 	failure := &graph.IngestError{
 		Code: services.Code(shown.Extensions["code"].(string)), Message: shown.Message,
 		Argument: extension[string](shown, "argument"), Reason: extension[string](shown, "reason"), Limit: extension[int](shown, "limit"),
