@@ -36,7 +36,7 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 // When programs take turns, each program is profiled under its own name or not at all. Nothing is profiled after the last
 // turn.
 func TestProfilesOfTurns(t *testing.T) {
-	b := &bench{options: options{rounds: 1, seconds: 0.01, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
+	b := &bench{options: options{rounds: 1, seconds: 1, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
 	var wrong atomic.Value
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		want := map[string]string{"Bearer dev:a": "first page", "Bearer dev:b": ""}[r.Header.Get("Authorization")]
