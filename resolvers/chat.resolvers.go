@@ -179,8 +179,10 @@ func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMess
 	if err != nil {
 		return nil, err
 	}
-	message := ifRead[graph.Message](r.Resolver)(r.message(ctx, done))
-	conversation := ifRead[graph.Conversation](r.Resolver)(r.conversation(ctx, done.viewer, done.call.conversation))
+	message := ifSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.message(ctx, done) }, "message")
+	conversation := ifSelected(ctx, r.Resolver, func() (graph.Conversation, error) {
+		return r.conversation(ctx, done.viewer, done.call.conversation)
+	}, "conversation")
 	return &graph.SendMessagePayload{Created: done.created, Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -189,7 +191,7 @@ func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.Recall
 	if err != nil {
 		return nil, err
 	}
-	message := ifRead[graph.Message](r.Resolver)(r.message(ctx, done))
+	message := ifSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.message(ctx, done) }, "message")
 	return &graph.RecallMessagePayload{Changed: done.changed, Message: message, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

@@ -16,7 +16,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post", "edge")
 	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
 	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
 		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.Number, id), Node: *post}
@@ -29,7 +29,7 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 	if err != nil {
 		return nil, err
 	}
-	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
 	return &graph.EditPostPayload{Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

@@ -17,7 +17,7 @@ func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInp
 	if err != nil {
 		return nil, err
 	}
-	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
 	return &graph.LikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -26,7 +26,7 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 	if err != nil {
 		return nil, err
 	}
-	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	post := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.post(ctx, done) }, "post")
 	return &graph.UnlikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

@@ -206,7 +206,7 @@ type done struct {
 	id      string           // the global ID of the created object, or else of the object that the input named; "" for neither
 	changed bool             // false if the state was already as requested
 	created bool             // of a create: false if the object existed before
-	badges  *services.Badges // of the viewer, after the change; nil if they could not be read
+	badges  *services.Badges // of the viewer, after the change; nil if they could not be read, or are not selected
 }
 
 // ifRead turns a failed read after the commit into nil: the change is committed, so its answer must not be an error. A client
@@ -221,6 +221,14 @@ func ifRead[T any](r *Resolver) func(value T, err error) *T {
 		}
 		return nil
 	}
+}
+
+// ifSelected is ifRead for a read that only these fields of the payload need: without them it reads nothing.
+func ifSelected[T any](ctx context.Context, r *Resolver, read func() (T, error), fields ...string) *T {
+	if !selects(ctx, fields...) {
+		return nil
+	}
+	return ifRead[T](r)(read())
 }
 
 // viewerAfter is the viewer of a payload, with the payload's badges; nil without them.
@@ -280,6 +288,13 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	d.id, d.changed, d.created = idOf(cmd), cmd.Changed(), cmd.Created()
 	// The host application gets no badges: it is not a viewer.
 	if d.viewer == nil {
+		return d, nil
+	}
+	// A viewer who changes something is here, whether the client shows badges or not.
+	if !selects(ctx, "badges", "viewer", "dot") {
+		if err := r.Badge.Visit(ctx, c.actor); err != nil {
+			r.Log.Warn("a visit could not be recorded; the viewer's next read records it", "error", err)
+		}
 		return d, nil
 	}
 	// If Redis has not applied the change in time, the badges are counted in SQL, which has the change.

@@ -80,7 +80,7 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	if err != nil {
 		return nil, err
 	}
-	user := ifRead[graph.User](r.Resolver)(r.user(ctx, done.viewer.Number))
+	user := ifSelected(ctx, r.Resolver, func() (graph.User, error) { return r.user(ctx, done.viewer.Number) }, "user")
 	return &graph.SetProfilePayload{User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

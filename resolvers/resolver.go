@@ -95,6 +95,7 @@ type Resolver struct {
 // state copies it first.
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
+	Visit(ctx context.Context, user services.UserID) error
 	ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadForHost(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)

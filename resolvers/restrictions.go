@@ -24,7 +24,7 @@ func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
 	if done.call.user == 0 {
 		return nil
 	}
-	return ifRead[graph.User](r)(r.user(ctx, done.call.user))
+	return ifSelected(ctx, r, func() (graph.User, error) { return r.user(ctx, done.call.user) }, "user")
 }
 
 // restrictionLists are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have

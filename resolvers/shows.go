@@ -19,13 +19,13 @@ func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 }
 
 // withShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
-// commit.
+// commit, or is not selected.
 func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.Show, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return nil, nil, err
 	}
-	return done, ifRead[graph.Show](r)(r.showAfter(ctx, done)), nil
+	return done, ifSelected(ctx, r, func() (graph.Show, error) { return r.showAfter(ctx, done) }, "show"), nil
 }
 
 // showAfter reads the show of an operation for its payload. The actor sees it by the same rules as everybody.

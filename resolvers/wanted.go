@@ -3,6 +3,7 @@ package resolvers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -123,6 +124,12 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 		page = *whole
 	}
 	return page, size, err
+}
+
+// selects reports whether one of these fields is selected in the payload of the mutation that a context resolves.
+func selects(ctx context.Context, fields ...string) bool {
+	payload, all := fieldOf(ctx).Definition.Type.Name(), wantedOf(ctx)
+	return slices.ContainsFunc(fields, func(name string) bool { return len(all[payload+"."+name]) > 0 })
 }
 
 // fieldOf is the field that is resolved in a context.

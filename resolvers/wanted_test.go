@@ -1,12 +1,14 @@
 package resolvers
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/graph"
+	"tidings/services/fanout/fanouttest"
 )
 
 // Two fields with different arguments are two pages, even if the arguments joined into one text would be equal.
@@ -32,5 +34,36 @@ func TestPagesOfDifferentArgumentsAreNotShared(t *testing.T) {
 	}
 	if keys["a"] == keys["b"] || keys["d"] == keys["e"] {
 		t.Errorf("two pages under one key: %v and %v", keys["a"], keys["d"])
+	}
+}
+
+// A mutation reads nothing for the fields of its payload that it does not select: neither the object that it changed nor the badges.
+func TestAMutationReadsWhatItSelects(t *testing.T) {
+	sql := &statements{asked: map[string]int{}}
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: sql.note}), 0, 0)
+	group := a.must("alice", `mutation { createConversation(input: {kind: GROUP, title: "g", memberIds: ["user:bob"]}) { conversation { id } } }`, nil).
+		at("createConversation", "conversation", "id")
+	posts := []any{a.publish("bob"), a.publish("bob"), a.publish("bob")}
+	for name, mutation := range map[string]struct{ text, all string }{
+		"likePost":    {`likePost(input: {postId: "%[2]v"}) { changed %[3]s }`, "post { body } badges { version }"},
+		"sendMessage": {`sendMessage(input: {conversationId: "%[1]v", body: "hi"}) { created %[3]s }`, "message { body } conversation { title } badges { version }"},
+		"publishPost": {`publishPost(input: {body: "hi"}) { created %[3]s }`, "edge { cursor } badges { version }"},
+	} {
+		// cost is the number of statements and of round trips to Redis of the mutation.
+		cost := func(post int, selected string) (statements int, trips int64) {
+			a.Quiet(a.Fanout)
+			sql.take()
+			a.must("alice", "mutation { "+fmt.Sprintf(mutation.text, group, posts[post], selected)+" }", nil)
+			for _, count := range sql.take() {
+				statements += count
+			}
+			return statements, a.trips.Load()
+		}
+		cost(0, mutation.all) // the first mutation of a day is a visit, and fills caches
+		bareStatements, bareTrips := cost(1, "")
+		allStatements, allTrips := cost(2, mutation.all)
+		if bareTrips >= allTrips || bareStatements > allStatements {
+			t.Errorf("%s: %d statements and %d round trips without reads, %d and %d with them", name, bareStatements, bareTrips, allStatements, allTrips)
+		}
 	}
 }

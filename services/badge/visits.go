@@ -22,20 +22,23 @@ type visits struct {
 	clock     services.Clock
 	log       *slog.Logger
 
-	mu sync.Mutex
-	// mu guards waiting. It is a set: a user who reads often in one second is written once.
+	// mu guards the rest. waiting is a set: a user who reads often in one second is written once.
+	mu      sync.Mutex
 	waiting map[services.UserID]struct{}
+	came    map[services.UserID]struct{} // the users for whom Visit has read badges on cameOn
+	cameOn  int64                        // a day
 }
 
 const (
 	visitsEvery = time.Second
 	maxWaiting  = 100_000 // beyond it a user is recorded at their next read
+	maxCame     = 100_000 // beyond it Visit reads each time
 )
 
 func newVisits(cfg Config) *visits {
 	return &visits{
 		store: cfg.Store, redis: cfg.Redis, projector: cfg.Projector, clock: cfg.Clock, log: cfg.Log,
-		waiting: map[services.UserID]struct{}{},
+		waiting: map[services.UserID]struct{}{}, came: map[services.UserID]struct{}{},
 	}
 }
 
@@ -49,6 +52,40 @@ func (v *visits) note(user services.UserID, noted int64) {
 	defer v.mu.Unlock()
 	if len(v.waiting) < maxWaiting {
 		v.waiting[user] = struct{}{}
+	}
+}
+
+// Visit notes that a user is here, as Read does: the user is active, and a user who is here for the first time has the announcements of
+// later times counted. It reads the badges once a day for each user on this node, and otherwise nothing.
+func (s *Service) Visit(ctx context.Context, user services.UserID) error {
+	if s.visits.hasCome(user) {
+		return nil
+	}
+	badges, err := s.Read(ctx, user)
+	// Counts of SQL are STALE. To count there is no visit, so the next call tries again.
+	if err == nil && (badges.Total.Precision == services.Exact || badges.Total.Precision == services.AtLeast) {
+		s.visits.rememberCame(user)
+	}
+	return err
+}
+
+func (v *visits) hasCome(user services.UserID) bool {
+	today := v.today()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, came := v.came[user]
+	return came && v.cameOn == today
+}
+
+func (v *visits) rememberCame(user services.UserID) {
+	today := v.today()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.cameOn != today {
+		v.cameOn, v.came = today, map[services.UserID]struct{}{}
+	}
+	if len(v.came) < maxCame {
+		v.came[user] = struct{}{}
 	}
 }
 
@@ -81,16 +118,29 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	for user := range v.waiting {
 		users = append(users, user)
 	}
-	// If the write fails, these visits are lost here. Each user's next read notes the visit again, because the document still
-	// has the former day.
+	// If the write fails, these visits are lost here. Each user's next read or Visit notes the visit again, because the document
+	// still has the former day.
 	clear(v.waiting)
 	v.mu.Unlock()
 	if len(users) == 0 {
 		return 0, nil
 	}
 	err := v.store.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
+	if err == nil {
+		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.Lifetime())
+	}
 	if err != nil {
+		v.forget(users)
 		return 0, err
 	}
-	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.projector.Lifetime())
+	return len(users), nil
+}
+
+// forget makes the next Visit of these users read again.
+func (v *visits) forget(users []services.UserID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, user := range users {
+		delete(v.came, user)
+	}
 }
