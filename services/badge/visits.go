@@ -25,8 +25,8 @@ type visits struct {
 	// mu guards the rest. waiting is a set: a user who reads often in one second is written once.
 	mu      sync.Mutex
 	waiting map[services.UserID]struct{}
-	came    map[services.UserID]struct{} // the users for whom Visit has read badges on cameOn
-	cameOn  int64                        // a day
+	came    map[services.UserID]struct{} // the users for whom Visit has read badges on the day cameOn
+	cameOn  int64                        // a day as today gives it
 }
 
 const (
@@ -55,20 +55,21 @@ func (v *visits) note(user services.UserID, noted int64) {
 	}
 }
 
-// Visit notes that a user is here, as Read does: the user is active, and a user who is here for the first time has the announcements of
-// later times counted. It reads the badges once a day for each user on this node, and otherwise nothing.
+// Visit notes that a user is here, as Read does: the user is active, and announcements that are published after a user's first visit
+// count. It reads the badges once a day for each user on this node, and otherwise nothing.
 func (s *Service) Visit(ctx context.Context, user services.UserID) error {
 	if s.visits.hasCome(user) {
 		return nil
 	}
 	badges, err := s.Read(ctx, user)
-	// Counts of SQL are STALE. To count there is no visit, so the next call tries again.
+	// Counts from SQL are STALE, and were no visit: the next call tries again.
 	if err == nil && (badges.Total.Precision == services.Exact || badges.Total.Precision == services.AtLeast) {
 		s.visits.rememberCame(user)
 	}
 	return err
 }
 
+// hasCome reports whether Visit has read the badges of a user today.
 func (v *visits) hasCome(user services.UserID) bool {
 	today := v.today()
 	v.mu.Lock()
@@ -77,6 +78,7 @@ func (v *visits) hasCome(user services.UserID) bool {
 	return came && v.cameOn == today
 }
 
+// rememberCame makes hasCome true for a user until the day ends.
 func (v *visits) rememberCame(user services.UserID) {
 	today := v.today()
 	v.mu.Lock()
