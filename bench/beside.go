@@ -103,9 +103,13 @@ func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone,
 // computeBurst is how long compute keeps a processor busy without a pause.
 const computeBurst = 2 * time.Millisecond
 
-// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends.
+// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends. What this process used before does not count.
 func compute(ctx context.Context, processors float64) error {
 	start := time.Now()
+	before, err := processorTime(os.Getpid())
+	if err != nil {
+		return err
+	}
 	var group errgroup.Group
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
@@ -114,7 +118,7 @@ func compute(ctx context.Context, processors float64) error {
 				if err != nil {
 					return err
 				}
-				if float64(used) > processors*float64(time.Since(start)) {
+				if float64(used-before) > processors*float64(time.Since(start)) {
 					_ = pause(ctx, computeBurst) // the loop looks at ctx
 					continue
 				}
