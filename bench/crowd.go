@@ -89,7 +89,7 @@ func crowdControl(ctx context.Context, opened chan *fleet) http.Handler {
 		}
 		times := make([]int64, len(f.sockets))
 		for i, s := range f.sockets {
-			times[i] = f.origin.UnixNano() + s.at.Load()
+			times[i] = f.origin.UnixNano() + s.eventAt.Load()
 		}
 		return json.NewEncoder(w).Encode(times)
 	}))

@@ -30,7 +30,7 @@ type target struct {
 	requests [][]byte
 }
 
-// newTarget makes a request of the query for each token.
+// newTarget returns a target with one HTTP request for each token, all with the same query.
 func newTarget(address string, pid int, query string, tokens []string) target {
 	body := `{"query":` + strconv.Quote(query) + `}`
 	t := target{address: address, pid: pid}

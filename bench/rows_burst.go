@@ -180,7 +180,7 @@ func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context,
 	}
 	late := make([]time.Duration, len(sent))
 	for i, s := range followers.sockets {
-		late[i] = time.Duration(s.at.Load() - sent[i])
+		late[i] = time.Duration(s.eventAt.Load() - sent[i])
 	}
 	slices.Sort(late)
 	return late, nil

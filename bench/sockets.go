@@ -42,15 +42,15 @@ type fleet struct {
 // watching receives each event: its socket, its text and its time.
 type watching func(i int, payload []byte, at time.Time)
 
-// socket is one connection. Its last event's time is nanoseconds after the fleet's origin.
+// socket is one connection.
 type socket struct {
-	fleet  *fleet
-	index  int
-	conn   net.Conn
-	buffer []byte
-	filled int // bytes in the buffer
-	taken  int // of these bytes, the length of the frame that next has returned
-	at     atomic.Int64
+	fleet   *fleet
+	index   int
+	conn    net.Conn
+	buffer  []byte
+	filled  int          // bytes in the buffer
+	taken   int          // of these bytes, the length of the frame that next has returned
+	eventAt atomic.Int64 // the time of the first event after expect, in ns after the fleet's origin; 0 if there is none
 }
 
 // opening subscribes a new socket. When it returns, it has read the first event.
@@ -128,7 +128,7 @@ func (f *fleet) expect() <-chan struct{} {
 	f.all.Store(&all)
 	f.pending.Store(int64(len(f.sockets)))
 	for _, s := range f.sockets {
-		s.at.Store(0) // from here on its next event counts
+		s.eventAt.Store(0) // from here on its next event counts
 	}
 	return all
 }
@@ -138,7 +138,7 @@ func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
 // event records an event. Only the first after expect counts.
 func (s *socket) event() {
-	if s.at.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
+	if s.eventAt.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
 		if all := s.fleet.all.Load(); all != nil {
 			close(*all)
 		}

@@ -104,7 +104,7 @@ func (f *fleet) losses() string {
 func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {
-		latencies[i] = time.Duration(s.at.Load() - start(i))
+		latencies[i] = time.Duration(s.eventAt.Load() - start(i))
 		if latencies[i] < 0 {
 			return nil, errEarly
 		}

@@ -23,7 +23,8 @@ func TestSourceExpiryIsParsed(t *testing.T) {
 	}
 }
 
-// An item counts on its own day and as many whole days after it as its source allows, by position, by time and by day.
+// An item counts on its own day and on as many whole days after it as its source allows. The checks by ID, by time, by day and
+// by position agree.
 func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	expiry := SourceExpiry{SourceHomeFeed: 2, SourceAnnouncements: 2}
 	sent := time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC)

@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// slowClient opens a socket with a subscription, which is read only when the test reads it.
+// slowClient opens a socket and subscribes. Only the test reads from the socket.
 func (w *world) slowClient() *websocket.Conn {
 	w.Helper()
 	conn, err := w.dial(http.Header{}, protocol)

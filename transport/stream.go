@@ -151,7 +151,8 @@ func (s *stream) serve(ctx context.Context) {
 	}
 }
 
-// send writes one message: see line. On a reserved stream it waits for the request, at most until the reservation ends.
+// send writes one message, for the interface line. If the stream is reserved and its GET request has not come yet, send waits for
+// the request, at most until the reservation ends.
 func (s *stream) send(text []byte) error {
 	s.sockets.backlog.enter(len(text))
 	defer s.sockets.backlog.leave(len(text))

@@ -225,9 +225,9 @@ func (a *Audit) repair(ctx context.Context, user services.UserID, differs []stri
 	return a.Projector.Remake(ctx, user)
 }
 
-// compare compares users' projections with the facts, and returns the last job at that time. The facts are read after the
-// projections, so the facts may be ahead by the effects of jobs up to the last one. A projection that has lost something is
-// not wrong: its next reader would restore it, and so does the audit.
+// compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
+// which it returns: a projection may lack effects of jobs up to this one. A projection that has lost something is not wrong: its
+// next reader would restore it, and so does the audit.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {

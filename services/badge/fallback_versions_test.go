@@ -16,9 +16,9 @@ import (
 	"tidings/tests/histories"
 )
 
-// An answer from SQL is newer than the document that Redis has, and older than the document when that is read again, so that
-// a client that drops older versions accepts both. This holds whether this node has shown the document before or has just
-// started, and whatever its clock shows.
+// An answer from SQL has a higher version than the document that was read before it, and a lower one than the same document read
+// after it. So a client that drops lower versions accepts the answer and then the document. This holds whether this node has shown
+// the document before or has just started, and whatever its clock shows.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(2)

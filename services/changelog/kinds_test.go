@@ -28,7 +28,8 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 	}
 }
 
-// A kind that cannot be read delays neither the other kinds nor the work beside the log, and the error names it.
+// If a kind cannot be read or a turn fails, the other kinds are still read and the other turns still run. The error names what
+// failed.
 func TestAFailureConcernsItsOwnKind(t *testing.T) {
 	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)

@@ -162,8 +162,8 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 	}
 }
 
-// While the new way of counting is being written to members, each message is still projected to all of them, with or without
-// the flag.
+// When a conversation is to be counted when read, a flag is written to each member in turn. Until all members have it, each
+// message is still projected to every member.
 func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
 	users := n.Users(3)

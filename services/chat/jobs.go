@@ -228,8 +228,8 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	return results, s.Projector.Changed(ctx, users, results)
 }
 
-// asCounted changes states to the form that documents have on a day. The facts know neither expiry nor the setting of muted
-// mentions, so that both can change without a write to any row.
+// asCounted changes states to what documents count on the given day. It applies the expiry and the setting for muted mentions,
+// which the rows do not contain: either can change without a write to a row.
 func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
 	if err := s.age(ctx, states, today); err != nil {
 		return err

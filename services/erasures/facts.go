@@ -27,7 +27,7 @@ var (
 	// The lock waits for the end of an erasure that is being committed.
 	erasedUser = sql.NewStatement("the user of an erasure", `SELECT user_number FROM erasures WHERE key = $1 AND key <> '' {for update}`)
 
-	// An erasure whose key was freed already is in the scrub, and has nothing left that a node could know.
+	// When the key is free again only the scrub of the database is left, and no node has data of the user.
 	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
 
 	// user_number is 0 in an erasure that is done.

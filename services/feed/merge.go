@@ -11,11 +11,11 @@ import (
 
 // rawPage is entries of a reader's feed, of all its sources, before anything is filtered.
 type rawPage struct {
-	Entries  []services.FeedEntry // newest first
-	Cut      bool                 // older posts exist and are not listed: feeds end at their 300th entry
-	Building bool                 // the page comes from the facts, because the inbox is still being built
-	Facts    bool                 // the page comes from the facts
-	Seen     services.PostID      // seen up to; not read if Facts is set
+	Entries   []services.FeedEntry // newest first
+	Cut       bool                 // older posts exist and are not listed: feeds end at their 300th entry
+	Building  bool                 // the page comes from the facts, because the inbox is still being built
+	FromFacts bool                 // the page comes from the facts
+	Seen      services.PostID      // seen up to; not read if FromFacts is set
 }
 
 // merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in

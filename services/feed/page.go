@@ -220,7 +220,7 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 	if err != nil {
 		return rawPage{}, err
 	}
-	page := rawPage{Cut: len(entries) > services.Retention, Building: building, Facts: true}
+	page := rawPage{Cut: len(entries) > services.Retention, Building: building, FromFacts: true}
 	entries = entries[:min(len(entries), services.Retention)]
 	for len(entries) > 0 && entries[0].Post >= before {
 		entries = entries[1:]
@@ -235,7 +235,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	// The list is read before the inbox: a fan-out that ends in between is in the list.
 	unfinished := s.inFlight.List()
 	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
-	if err != nil || page.Facts || len(unfinished) == 0 {
+	if err != nil || page.FromFacts || len(unfinished) == 0 {
 		return page, err
 	}
 	lacking := page.lacking(unfinished, limit)

@@ -62,7 +62,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 		return 0, nil, err
 	}
 	// A page from the facts has no seen position.
-	if page.Facts {
+	if page.FromFacts {
 		if page.Seen, err = positions.Of(ctx, s.store, reader, positions.HomePage, ""); err != nil {
 			return 0, nil, err
 		}

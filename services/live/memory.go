@@ -141,14 +141,14 @@ func (m *Memory) followed(err error) {
 	changed := m.changed
 	m.changed = changedHosts{}
 	if changed.all {
-		m.readers.movedAll()
-		m.boards.movedAll()
+		m.readers.recordAllChanged()
+		m.boards.recordAllChanged()
 	}
 	for _, host := range changed.live {
-		m.readers.moved(host)
+		m.readers.recordChange(host)
 	}
 	for _, host := range changed.shows {
-		m.boards.moved(host)
+		m.boards.recordChange(host)
 	}
 	// This runs after an error and without a change too: an earlier change may still wait for its notification.
 	m.readers.notifyPending()

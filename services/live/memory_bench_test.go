@@ -126,7 +126,7 @@ func BenchmarkNotifyHosts(b *testing.B) {
 	live := followed(1, 300)[0]
 	for i := 0; b.Loop(); i++ {
 		for _, host := range live {
-			a.moved(host.Author)
+			a.recordChange(host.Author)
 		}
 		if notified := a.due(noon.Add(time.Duration(i) * changelog.NotifyGap)); len(notified) == 0 {
 			b.Fatal("nobody is notified")

@@ -219,14 +219,14 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	}
 	a.show("one", of(7, 8, 9))
 	a.show("two", of(9, 7+1<<12)) // which has the same remainder in due as 7
-	a.moved(7)
+	a.recordChange(7)
 	a.notifyPending()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
 		t.Errorf("notified first were %v", first)
 	}
-	a.moved(8)
+	a.recordChange(8)
 	a.notifyPending()
-	a.moved(7 + 1<<12)
+	a.recordChange(7 + 1<<12)
 	a.notifyPending()
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
 		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine reports each one separately

@@ -59,8 +59,8 @@ func (a *receivers[K]) leave(list []K) {
 	}
 }
 
-// moved records that shows of a host have changed.
-func (a *receivers[K]) moved(host services.UserID) {
+// recordChange records that shows of a host have changed.
+func (a *receivers[K]) recordChange(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// Without receivers nothing is recorded. A receiver that comes later reads the shows after it has set its hosts.
@@ -69,8 +69,8 @@ func (a *receivers[K]) moved(host services.UserID) {
 	}
 }
 
-// movedAll records that shows of unknown hosts have changed.
-func (a *receivers[K]) movedAll() {
+// recordAllChanged records that shows of unknown hosts have changed.
+func (a *receivers[K]) recordAllChanged() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = len(a.shown) > 0

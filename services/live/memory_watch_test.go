@@ -28,7 +28,7 @@ func TestNoChangeWaitsForALaterOne(t *testing.T) {
 		}
 		for host, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
-			receivers.moved(services.UserID(host + 1))
+			receivers.recordChange(services.UserID(host + 1))
 			receivers.notifyPending()
 		}
 		<-time.After(time.Second)

@@ -20,7 +20,7 @@ UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND 
 func HidesFrom(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
-		") OR " + isBeingErased(author) + ")"
+		") OR " + beingErasedCondition(author) + ")"
 }
 
 // HidFrom is HidesFrom as of the time when the author published an item, whose ID is id. If the author hid from the viewer then,
@@ -28,12 +28,12 @@ func HidesFrom(author, viewer string) string {
 func HidFrom(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
-		") OR " + isBeingErased(author) + ")"
+		") OR " + beingErasedCondition(author) + ")"
 }
 
-// isBeingErased is the condition that a user is being erased. It counts rows, because with EXISTS PostgreSQL would read the whole
+// beingErasedCondition is the condition that a user is being erased. It counts rows, because with EXISTS PostgreSQL would read the whole
 // index.
-func isBeingErased(user string) string {
+func beingErasedCondition(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
@@ -55,7 +55,7 @@ func blocks(user, other string) string {
 // notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them. So only the viewer's
 // own blocks, and the erasure of a user, leave users out.
 func ApartFromOwner(user, viewer, owner string) string {
-	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + isBeingErased(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
+	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
 }
 
 // Hidden returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is

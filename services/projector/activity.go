@@ -26,7 +26,7 @@ func (p *Projector) Activity() services.ActivityThresholds { return p.activity()
 // configuration is a change of thresholds like any other.
 func (p *Projector) BeginActivity(ctx context.Context) error {
 	configured := services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
-	return p.putActivity(ctx, configured, false)
+	return p.putThresholds(ctx, configured, false)
 }
 
 // SetActivity sets the thresholds after which users count as idle and dormant, for all nodes, until they are set again. It
@@ -35,12 +35,12 @@ func (p *Projector) SetActivity(ctx context.Context, thresholds services.Activit
 	if err := thresholds.Check(); err != nil {
 		return err
 	}
-	return p.putActivity(ctx, thresholds, true)
+	return p.putThresholds(ctx, thresholds, true)
 }
 
-// putActivity stores thresholds. The configuration of a node never replaces an admin's thresholds. Equal thresholds change
+// putThresholds stores thresholds. The configuration of a node never replaces an admin's thresholds. Equal thresholds change
 // nothing, because each change moves AwayBefore, and users last seen before that count as idle.
-func (p *Projector) putActivity(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
+func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
 	err := p.store.Write(ctx, func(tx *sql.Tx) error {
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
 		same := set && held.IdleAfter == next.IdleAfter && held.DormantAfter == next.DormantAfter

@@ -24,11 +24,10 @@ const (
 	passWithin   = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
-// Cleaner removes data from Redis that is no longer needed: entries of inboxes and of lists of replays beyond the listed ones,
-// all keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks
-// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a
-// cleaner that dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the
-// facts.
+// Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit,
+// all keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. A run looks
+// at all keys, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a cleaner that
+// dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the facts.
 type Cleaner struct {
 	projector *Projector
 	every     time.Duration

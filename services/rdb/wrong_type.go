@@ -17,7 +17,7 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 	var calls []redis.Call
 	known := map[string]bool{}
 	for _, key := range keys {
-		user, ofView := viewOf(key)
+		user, ofView := userOfViewKey(key)
 		if ofView {
 			key = DocumentKey(user)
 		}
@@ -44,9 +44,9 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 	return err
 }
 
-// viewOf returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are
+// userOfViewKey returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are
 // registered leases, which a rebuild could not restore.
-func viewOf(key string) (user services.UserID, ok bool) {
+func userOfViewKey(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, part, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)

@@ -168,7 +168,7 @@ func TestViewOfReturnsTheKeysUser(t *testing.T) {
 		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
 	} {
-		if got, ok := viewOf(key); ok != (want != 0) || ok && got != want {
+		if got, ok := userOfViewKey(key); ok != (want != 0) || ok && got != want {
 			t.Errorf("%q: %d, %v, want %d", key, got, ok, want)
 		}
 	}

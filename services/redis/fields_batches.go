@@ -54,7 +54,7 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	if r.readers.refuses() {
 		return gobreaker.ErrOpenState
 	}
-	// A read with less time is sent alone, bounded by its own deadline: a batch has no deadline of a single caller.
+	// A read without time for two batches is sent alone with its own deadline. A batch does not end at the deadline of one caller.
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
 		return r.client.Process(ctx, read{once{one.command}})
 	}

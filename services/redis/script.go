@@ -202,9 +202,9 @@ type once struct{ redis.Cmder }
 // NoRetry is the library's interface for such commands.
 func (once) NoRetry() bool { return true }
 
-// keepsAnswer is once for a pipeline over several masters. If one of them is unreachable, the cluster client repeats the pipeline,
-// and if the deadline comes meanwhile it overwrites all other masters' answers with that error too. This type keeps the
-// answers.
+// keepsAnswer is a command of the type once in a pipeline over several masters. If one master is unreachable, the cluster client
+// repeats the pipeline. If the deadline passes meanwhile, the client overwrites the answers of the other masters with the error of
+// the deadline. keepsAnswer keeps those answers.
 type keepsAnswer struct {
 	once
 	done bool

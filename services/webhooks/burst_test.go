@@ -10,8 +10,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// However many changes a thousand users have, their receiver gets a thousand requests: a user has one change in the stream, and the
-// stream is the queue. The full histories are a hundred thousand changes.
+// A receiver gets one request for each user, however often the users' badges change: the stream is the queue, and it holds only the
+// newest change of each user. The badges of a thousand users change 10 times each, and 100 times in the full run.
 func TestManyChangesAreOneRequestOfAUser(t *testing.T) {
 	const people = 1000
 	changes := histories.Number(t, 10, 100)

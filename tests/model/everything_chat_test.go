@@ -12,19 +12,19 @@ import (
 // talk is the model of a world's one conversation and of the host application's site messages.
 type talk struct {
 	id    string
-	said  []*said
+	said  []*chatMessage
 	read  map[string]int // person -> messages up to their read position
 	muted map[string]bool
 
-	sent []*sent
+	sent []*siteMessage
 }
 
-type said struct {
+type chatMessage struct {
 	id, author, mentioned string
 	recalled              bool
 }
 
-type sent struct {
+type siteMessage struct {
 	id   string
 	to   map[string]bool
 	read map[string]bool
@@ -55,7 +55,7 @@ func (e *everything) say(t *rapid.T) {
 		SendMessage struct{ Message struct{ ID string } }
 	}
 	e.N.Must(author, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"hm"%s}){message{id}}}`, e.talk.id, mentions), nil, &data)
-	e.talk.said = append(e.talk.said, &said{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
+	e.talk.said = append(e.talk.said, &chatMessage{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
 	e.talk.read[author] = len(e.talk.said)
 	e.Pending = true
 }
@@ -101,7 +101,7 @@ func (e *everything) unreadTalk(person string) (unread, mentions int) {
 }
 
 func (e *everything) send(t *rapid.T) {
-	one := &sent{to: map[string]bool{}, read: map[string]bool{}}
+	one := &siteMessage{to: map[string]bool{}, read: map[string]bool{}}
 	var to []string
 	for _, person := range rapid.SliceOfNDistinct(rapid.SampledFrom(e.People), 1, len(e.People), rapid.ID[string]).Draw(t, "to") {
 		one.to[person] = true

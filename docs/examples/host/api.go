@@ -70,7 +70,7 @@ func article(r *http.Request) int64 {
 func (a *Application) announce() {
 	select {
 	case a.news <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is already under way
 	}
 }
 

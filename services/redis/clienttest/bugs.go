@@ -71,8 +71,8 @@ func Histories[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[
 	return all
 }
 
-// FindBugs runs a test for each bug, on a Redis that it empties: first the history that is known to find the bug, then the others
-// up to most. A history that runs with each commit must find it.
+// FindBugs empties the Redis and runs a test for each bug. It tries the history that is known to find the bug, and then the
+// histories whose numbers are less than most. The test fails unless a history that every test run includes finds the bug.
 func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work], most int, run func(number int, bug Bug[Work]) error) {
 	for name, bug := range bugs {
 		t.Run(name, func(t *testing.T) {
