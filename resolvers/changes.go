@@ -34,7 +34,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	found = found[:min(size, len(found))]
 	// FullTo is the version up to which the reader had everything. It decides what is new in a change: see stream.Position.
 	for _, change := range found {
-		part.List = append(part.List, changeShown(change, position.FullTo))
+		part.List = append(part.List, graphBadgeChange(change, position.FullTo))
 	}
 	part.Cursor = changePositionText(position.After(found, part.HasMore))
 	return part, nil
@@ -72,10 +72,10 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// changeShown is a change as the API shows it to a reader that has all changes up to a version. A count of 0 is shown only if
+// graphBadgeChange is a change as the API shows it to a reader that has all changes up to a version. A count of 0 is shown only if
 // it changed after that version, because it tells an application to remove a number. The other zeros of a user would only make
 // the answer long.
-func changeShown(change stream.Change, after uint64) graph.BadgeChange {
+func graphBadgeChange(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{
 		UserID: services.GlobalID(services.UserType, change.Key), Key: change.Key, Version: stream.VersionText(change.Seq), At: change.At,

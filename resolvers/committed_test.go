@@ -33,8 +33,8 @@ func (c cutOff) ReadFacts(ctx context.Context, user services.UserID) (*services.
 	return c.Read(ctx, user)
 }
 
-// afterCommit runs a mutation of a viewer in which every read after the commit fails.
-func (a *api) afterCommit(key, query string, variables map[string]any) answer {
+// askWithoutReadsAfterCommit runs a mutation of a viewer in which every read after the commit fails.
+func (a *api) askWithoutReadsAfterCommit(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	ctx, cut := context.WithCancel(a.t.Context())
 	defer cut()
@@ -119,7 +119,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		payload := schema.Types[schema.Mutation.Fields.ForName(step.verb).Type.Name()]
 		step.input["idempotencyKey"] = step.verb
 		query := askAll(step.verb)
-		got := a.afterCommit("alice", query, map[string]any{"i": step.input})
+		got := a.askWithoutReadsAfterCommit("alice", query, map[string]any{"i": step.input})
 		if len(got.Errors) > 0 || got.at("r") == nil {
 			t.Errorf("%s: %+v %+v", step.verb, got.Data, got.Errors)
 			continue

@@ -117,8 +117,8 @@ func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestRes
 	return graph.IngestResult{Error: failure}
 }
 
-// extension is one extension of an error; nil if the error has no extension of that name. services.Error makes the extensions,
-// with the types for which extension is called.
+// extension returns the named extension of an error, or nil if there is none. T must be the type that services.Error gives to the
+// extension of that name.
 func extension[T any](of *gqlerror.Error, name string) *T {
 	if value, has := of.Extensions[name].(T); has {
 		return &value

@@ -25,7 +25,7 @@ type FollowMode int
 // The modes of follows.
 const (
 	FollowAll      FollowMode = iota // posts and live shows count
-	FollowLiveOnly                   // live shows count
+	FollowLiveOnly                   // only live shows count
 	FollowNone                       // nothing counts
 )
 

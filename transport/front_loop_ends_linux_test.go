@@ -193,7 +193,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 			if err := <-heard; err != nil {
 				t.Fatal(err)
 			}
-		case err := <-heard: // its request came before the loop had finished the last answer, so the connection has a goroutine for a while
+		case err := <-heard: // the request came before the loop had finished the answer before it, so a goroutine serves the connection for a while
 			if err != nil {
 				t.Fatal(err)
 			}

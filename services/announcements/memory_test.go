@@ -124,8 +124,8 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	}
 }
 
-// A change that this node learns of late, after a later end has passed, still raises the sequence. So does a change that removes
-// an end.
+// An announcement ends, and then this node learns of a change that was made before the end: the change still raises the sequence.
+// So does a change that moves the end of an announcement that has ended.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}

@@ -145,7 +145,8 @@ func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 	}
 }
 
-// If Redis answers reads and refuses writes, a document that cannot be raised is not shown, and the counts still come from SQL.
+// If Redis answers reads and refuses writes, a document whose version cannot be raised is not shown, and the counts still come from
+// SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(1)

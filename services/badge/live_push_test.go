@@ -31,7 +31,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			return badges, errs
 		},
 	})
-	n.Memory.Log.OnMoved(hub.HintSharedOf)
+	n.Memory.Log.OnReadersMoved(hub.HintSharedOf)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- hub.Run(ctx) }()

@@ -140,7 +140,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	stranger := livetest.Schedule(n.World, reader, time.Hour)
 	n.settle()
 	told := map[services.UserID]int{}
-	n.Memory.Log.OnMoved(func(readers []services.UserID) {
+	n.Memory.Log.OnReadersMoved(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}

@@ -43,7 +43,7 @@ func (n node) newestInFacts(user services.UserID) string {
 	return services.GlobalID(services.PostType, entries[0].Post.String())
 }
 
-func (n node) ownPosts(user services.UserID, count int) {
+func (n node) publishOwnPosts(user services.UserID, count int) {
 	n.TB.Helper()
 	for range count {
 		n.Post(user)
@@ -67,7 +67,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 			case "own":
 				n.Post(reader)
 			case "own posts":
-				n.ownPosts(reader, newestSearched)
+				n.publishOwnPosts(reader, newestSearched)
 			case "delete":
 				if len(published) > 0 {
 					i := rapid.IntRange(0, len(published)-1).Draw(t, "post")
@@ -141,7 +141,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		newest("nothing was published", 0)
 		pushed := n.Post(small)
 		newest("a pushed post", pushed)
-		n.ownPosts(reader, newestSearched-1)
+		n.publishOwnPosts(reader, newestSearched-1)
 		newest("below own posts", pushed)
 		pulled := n.Post(huge)
 		newest("a pulled post", pulled)
@@ -150,7 +150,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		n.Post(huge)
 		pushed = n.Post(small)
 		newest("a pushed post after the feed was seen", pushed)
-		n.ownPosts(reader, newestSearched)
+		n.publishOwnPosts(reader, newestSearched)
 		newest("far below own posts", 0)
 		pushed = n.Post(small)
 		n.Must(n.Redis.Reset(t.Context(), reader))

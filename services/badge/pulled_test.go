@@ -129,7 +129,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()
 	told := map[services.UserID]int{}
-	n.Memory.Log.OnMoved(func(readers []services.UserID) {
+	n.Memory.Log.OnReadersMoved(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}

@@ -26,7 +26,7 @@ type Readers[K comparable] struct {
 	waits    bool                               // a timer is set for the next notification
 }
 
-// NewReaders makes an index without users. Its notifications go to OnMoved.
+// NewReaders makes an index without users. Its notifications go to OnReadersMoved.
 func NewReaders[K comparable](f *Follower) *Readers[K] {
 	return &Readers[K]{
 		clock: f.clock, notify: f.NotifyMoved,

@@ -20,7 +20,7 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 		f := newFollower(&fakeLog{})
 		var mu sync.Mutex
 		start, last := time.Now(), time.Duration(-1)
-		f.OnMoved(func(users []services.UserID) {
+		f.OnReadersMoved(func(users []services.UserID) {
 			mu.Lock()
 			defer mu.Unlock()
 			if slices.Equal(users, []services.UserID{11}) {
@@ -48,7 +48,7 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var notified []services.UserID
-	f.OnMoved(func(users []services.UserID) { notified = append(notified, users...) })
+	f.OnReadersMoved(func(users []services.UserID) { notified = append(notified, users...) })
 	readers := NewReaders[string](f)
 	both := []string{"a", "b"}
 	readers.Follow(1, 2, func(i int) string { return both[i] })

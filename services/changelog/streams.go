@@ -58,9 +58,11 @@ func (f *Follower) NotifyShared() {
 	}
 }
 
-// OnMoved registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
+// OnReadersMoved registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
 // for each key, and the last change is never left out. It must not block.
-func (f *Follower) OnMoved(call func(readers []services.UserID)) { f.moved = append(f.moved, call) }
+func (f *Follower) OnReadersMoved(call func(readers []services.UserID)) {
+	f.moved = append(f.moved, call)
+}
 
 // NotifyMoved reports a change of a key that users see.
 func (f *Follower) NotifyMoved(readers []services.UserID) {

@@ -74,7 +74,7 @@ func newRoom(t *testing.T) *room {
 	r.e.heads = map[services.ConversationID]Head{}
 	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
 	r.Sequences = newSequences(r.Log, r.e)
-	r.Log.OnMoved(func(readers []services.UserID) {
+	r.Log.OnReadersMoved(func(readers []services.UserID) {
 		if slices.Contains(readers, reader) {
 			r.notified.Add(1)
 		}
@@ -188,7 +188,7 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	m := newSequences(log, e)
 	notified := make(chan int64, 10)
 	last := atomic.Int64{}
-	log.OnMoved(func([]services.UserID) { notified <- last.Load() })
+	log.OnReadersMoved(func([]services.UserID) { notified <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	m.Follow(reader, places)
 	m.learn(t.Context(), places)

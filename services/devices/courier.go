@@ -89,8 +89,8 @@ func (c *courier) Resign(ctx context.Context) {
 	c.lease.Resign(ctx)
 }
 
-// follow makes devices due whose users have a change after the position, and moves the position. Both are one transaction, so
-// that no change is missed. No request is part of it: a device that cannot be sent to does not hold up the position.
+// follow reads the changes after the stored position, makes the devices of their users due and advances the position, in one
+// transaction, so that no change is missed. It sends nothing: a device that cannot be reached does not hold up the position.
 func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	var from uint64
 	found, err := c.s.db.One(ctx, readTo, []any{c.lease.Token()}, &from)

@@ -82,7 +82,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	var notified atomic.Int64
-	m.Log.OnMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
+	m.Log.OnReadersMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	turn(t, m)
 	m.Shows.Follow(reader, of(7, 8))
 	step := func(want int64, what string) {

@@ -47,7 +47,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 // Sum is the count of all types.
 func (Source) Sum(badges *services.Badges) *services.Count { return &badges.SiteMessages.Total }
 
-// Facts counts every type from its rows.
+// Facts counts the unread messages of every type in SQL and writes the counts into the documents.
 func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
 	states, err := states(ctx, s.db, users...)
 	if err != nil {

@@ -160,9 +160,9 @@ func checkOperations(c Config) string {
 	return c.checkAddress(c.Operations)
 }
 
-// checkAddress checks the address of a listener. Without a key it must be loopback by its text: a name such as localhost is
-// not resolved, because a resolver could return any address. LoopbackOnly checks each request once more. Development mode
-// believes every token, so an address that others can reach would give them every user.
+// checkAddress checks the address of a listener. Without a key the server is in development mode and believes every token, so only
+// this machine may reach it: the address must be a loopback address or localhost. The text is checked and no name is resolved,
+// because a resolver could return any address. LoopbackOnly checks each request once more.
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -119,7 +119,7 @@ func (s *Server) wireHub() {
 		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
 	})
 	s.Memory.Log.OnShared(s.Hub.HintShared)
-	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
+	s.Memory.Log.OnReadersMoved(s.Hub.HintSharedOf)
 	s.Store.OnSignal(func() {
 		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes the log
 		s.Redis.HintLog()

@@ -33,7 +33,7 @@ func newStage() *stage {
 	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Log.OnMoved(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
+	s.Log.OnReadersMoved(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
 	return s
 }
 

@@ -113,7 +113,7 @@ func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs 
 // auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or its initial value
 // if the facts have none. Dots are compared on their own, because a document has fields only for dots that the user dismissed.
 func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	facts, err := p.registerFacts(ctx, user)
+	facts, err := p.registersFromFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err
 	}

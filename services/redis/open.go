@@ -115,7 +115,7 @@ func dial(ctx context.Context, options Options) (c *Client, at *target, err erro
 }
 
 // openError makes the error of Open from its cause. After a refusal the operator must act, and waiting does not help; any other
-// error may pass.
+// error may be temporary.
 func openError(err error, name string) error {
 	var refusal redis.Error
 	switch {

@@ -19,14 +19,14 @@ type Step struct {
 	Call
 }
 
-// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. A
-// step may fail, or be lost, between others that succeed: a later step must not rely on an earlier one without a trace of it in
-// Redis. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the answers to
-// the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at all;
-// the steps after it are not sent.
+// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. Any
+// step may fail or be lost although steps before and after it succeed: a step that needs an earlier one must check in Redis that
+// this one took effect. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the
+// answers to the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered
+// at all; the steps after it are not sent.
 func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
 	replies := make([]Reply, 0, len(steps))
-	// Parts go out one after the other, because a step may rely on a trace of one before it.
+	// Parts go out one after the other, because a step may check what one before it has written.
 	for part := range slices.Chunk(steps, pipelineCalls) {
 		got, missing := c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
 		if missing {

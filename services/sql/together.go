@@ -95,7 +95,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 		// The transaction begins with the first pass, so that BEGIN needs no round trip of its own.
 		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
-		// The ends are one more function, which runs after all others and gets the values that these have kept.
+		// One more function runs after all of fns: for each End, it passes on the values that fns have kept for it.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
 		errs, err = t.run(ctx, last)

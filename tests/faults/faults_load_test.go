@@ -210,7 +210,7 @@ func (l *load) mark(person string) {
 func (l *load) readBadges(person string) {
 	got, err := l.badgesOf(person)
 	if err == nil {
-		err = got.Holds()
+		err = got.CheckInvariants()
 	} else if l.retries {
 		return // the server is down
 	}
@@ -328,7 +328,7 @@ func (l *load) compare() error {
 
 // right returns an error if a person's badges differ from the ledger.
 func (l *load) right(person string, got world.Badges) error {
-	if err := got.Holds(); err != nil {
+	if err := got.CheckInvariants(); err != nil {
 		return err
 	}
 	if want := l.unread(person); got.HomeFeed.Value != want || got.HomeFeed.Precision != "EXACT" {

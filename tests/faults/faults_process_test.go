@@ -222,7 +222,7 @@ func fillDisk(t *testing.T, p *world.Process) (kept []string) {
 		t.Fatalf("%d posts were kept and %d refused: the disk is not full", len(kept), refused)
 	}
 	var data struct{ Viewer struct{ Badges world.Badges } }
-	if err := world.Ask(p.URL, "author", `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil || data.Viewer.Badges.Holds() != nil {
+	if err := world.Ask(p.URL, "author", `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil || data.Viewer.Badges.CheckInvariants() != nil {
 		t.Errorf("on a full disk the badges are %+v, %v", data.Viewer.Badges, err)
 	}
 	return kept

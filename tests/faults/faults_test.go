@@ -105,7 +105,7 @@ func (w *witness) lookOnce() {
 		err = world.Ask(w.load.url(), w.name, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{version}}}`, map[string]any{"p": w.first}, nil)
 	}
 	if err == nil {
-		err = got.Holds()
+		err = got.CheckInvariants()
 	}
 	if err == nil && (got.HomeFeed.Value != w.want || got.HomeFeed.Precision == "UNKNOWN") {
 		err = fmt.Errorf("%+v, want %d", got.HomeFeed, w.want)
@@ -195,7 +195,7 @@ func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	second := n.Publish("author", "two")
 	stale := func(who, what string, got world.Badges, feed, likes int) {
 		t.Helper()
-		if err := got.Holds(); err != nil {
+		if err := got.CheckInvariants(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		if got.HomeFeed.Value != feed || got.Notifications.Like.Value != likes || got.Total.Precision != "STALE" {

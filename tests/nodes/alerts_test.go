@@ -113,7 +113,7 @@ func TestNothingAlertsThatIsGone(t *testing.T) {
 }
 
 // A user who has never opened the application still gets alerts of their items: icons and alerts are for such users.
-func TestWhoWasNeverSeenIsTold(t *testing.T) {
+func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 	s := streaming(t)
 	_, heard, _ := changesPage(s.Node, 100, "")
 	var told struct {

@@ -82,8 +82,8 @@ func hasCount(source string, count int) func(world.Change) bool {
 	}
 }
 
-// Slow laps find the changes that are not written for each user, and make nobody active. Announcements and dots do not count for
-// dormant users: a dormant user who returns counts as new, and finds none of them unread.
+// Slow laps, over the users who are not active, find changes that are not written for each user, and make no user active. The badges
+// of dormant users do not include announcements and dots: a dormant user who returns is treated as new, and finds none of them unread.
 func TestChangesOfWhoIsAway(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) {
 		changing(200 * time.Millisecond)(cfg)

@@ -19,9 +19,9 @@ import (
 // precisions numbers the precisions from the best to the worst. A total has the precision of its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// Holds does what check does, and also checks which parts are in the total, and the total's precision and display. All these rules
-// must hold at any moment.
-func (b Badges) Holds() error {
+// CheckInvariants does what check does, and also checks which parts are in the total, and the total's precision and display. All
+// these rules must hold at any moment.
+func (b Badges) CheckInvariants() error {
 	if err := b.check(); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (w *Watch) receive(text []byte) error {
 	}
 	w.newest = got
 	w.events++
-	return got.Holds()
+	return got.CheckInvariants()
 }
 
 // Shown returns the newest badges on the device. The error reports a wrong event, or that the device was disconnected.
