@@ -71,7 +71,7 @@ func (b *bench) besideComputing(ctx context.Context, alone, during effort, load 
 func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort, error) {
 	var result sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		result, err = others(server).load(ctx, othersConnections, b.turnLength())
+		result, err = othersTarget(server).load(ctx, othersConnections, b.turnLength())
 		return result.rate * b.turnLength().Seconds(), err
 	})
 	return result, e, err
@@ -84,7 +84,7 @@ type rushed struct{ before, during, computing series }
 func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
 	var during sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		during, err = b.during(ctx, others(server), rush)
+		during, err = b.during(ctx, othersTarget(server), rush)
 		return during.rate * b.turnLength().Seconds(), err
 	})
 	r.before, r.during = append(r.before, before), append(r.during, during)
@@ -94,7 +94,7 @@ func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before 
 // addFloor adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
 func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
 	return b.besideComputing(ctx, alone, during, func() error {
-		result, err := others(server).load(ctx, othersConnections, b.turnLength())
+		result, err := othersTarget(server).load(ctx, othersConnections, b.turnLength())
 		r.computing = append(r.computing, result)
 		return err
 	})

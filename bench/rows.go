@@ -119,7 +119,7 @@ type contender struct {
 	who     string
 	target  target
 	values  series
-	profile string // the name of its profile, "": none is kept
+	profile string // the name under which its profile is kept; "" if none is kept
 }
 
 // contender makes a contender. Its profile is not kept: see profiled.

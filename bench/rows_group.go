@@ -106,7 +106,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	}
 	var rush sample
 	if _, err = g.spoken(ctx, func() (err error) {
-		rush, err = b.during(ctx, others(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
+		rush, err = b.during(ctx, othersTarget(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
 		return err
 	}); err != nil {
 		return err

@@ -57,8 +57,8 @@ func seedOthers(ctx context.Context, a *api) error {
 	return a.waitForJobs(ctx)
 }
 
-// others returns the target that queries the badges of the other users.
-func others(p *program) target {
+// othersTarget returns the target that queries the badges of the other users.
+func othersTarget(p *program) target {
 	return newTarget(p.address, p.pid(), everyQuery, tokens(othersKeys()))
 }
 

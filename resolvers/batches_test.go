@@ -62,7 +62,7 @@ type counted struct {
 	made *fanouttest.World
 	sql  *statements
 	all  *selector
-	met  bool // restart also makes the new node read the reader, so that no later operation needs a statement for that
+	met  bool // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
 }
 
 // TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the

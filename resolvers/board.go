@@ -69,7 +69,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 	// event can be known to the client.
 	first := true
 	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
-		known := first && change.Nothing() && change.Badges.Version == since
+		known := first && change.Unchanged() && change.Badges.Version == since
 		if first = false; known {
 			return nil, errKnown
 		}

@@ -10,8 +10,8 @@ type pastIDs struct {
 // maxPastIDs bounds each half. If an entry is forgotten, two events of one millisecond that were reported far apart may change places.
 const maxPastIDs = 8192
 
-// last is the last ID of a millisecond, 0 for none.
-func (p *pastIDs) last(first PostID) PostID {
+// lastIn returns the last ID of the millisecond whose first ID is given; 0 if there is none.
+func (p *pastIDs) lastIn(first PostID) PostID {
 	if last, known := p.recent[first]; known {
 		return last
 	}
@@ -34,7 +34,7 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	defer c.mu.Unlock()
 	for first := PostIDAt(at); ; first += PostsAMillisecond {
 		id := first
-		if last := c.past.last(first); last != 0 {
+		if last := c.past.lastIn(first); last != 0 {
 			id = last + 1<<idNodeBits
 		}
 		if id < first+PostsAMillisecond {

@@ -86,7 +86,7 @@ type Membership struct {
 	AgedOn, LeavesOn int64
 }
 
-// Unread is how many messages are unread: none if the user has left or is inside.
+// Unread is how many messages are unread: 0 if the user has left the conversation, or has it open now.
 func (m Membership) Unread() int64 {
 	if m.Left || m.Inside {
 		return 0

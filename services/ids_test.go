@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-type handClock struct {
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (c *handClock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+func (c *manualClock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
 
-func (c *handClock) set(now time.Time) { c.mu.Lock(); defer c.mu.Unlock(); c.now = now }
+func (c *manualClock) set(now time.Time) { c.mu.Lock(); defer c.mu.Unlock(); c.now = now }
 
 func TestPostIDTextSortsLikeTheNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,7 +54,7 @@ func FuzzParsePostID(f *testing.F) {
 
 func TestPostIDTime(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
-	clock := &handClock{now: at}
+	clock := &manualClock{now: at}
 	id := NewIDClock(clock, 5).Next()
 	if !id.Time().Equal(at) || id < PostIDAt(at) || id >= PostIDAt(at.Add(time.Millisecond)) {
 		t.Errorf("%s made %s, of %s", at, id, id.Time())
@@ -66,7 +66,7 @@ func TestPostIDTime(t *testing.T) {
 
 func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
 	start := time.UnixMilli(1_800_000_000_000)
-	clock := &handClock{now: start}
+	clock := &manualClock{now: start}
 	ids := NewIDClock(clock, 1023)
 	last := PostID(0)
 	for i := range 10_000 { // more than the 2,048 of one millisecond
@@ -82,7 +82,7 @@ func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
 }
 
 func TestIDsOfTwoNodesDiffer(t *testing.T) {
-	clock := &handClock{now: time.UnixMilli(1_800_000_000_000)}
+	clock := &manualClock{now: time.UnixMilli(1_800_000_000_000)}
 	a, b := NewIDClock(clock, 1), NewIDClock(clock, 2)
 	known := map[PostID]bool{}
 	for range 5000 {
@@ -120,9 +120,9 @@ func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
 
 func TestObserve(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
-	clock := &handClock{now: now}
+	clock := &manualClock{now: now}
 	ids := NewIDClock(clock, 1)
-	ahead := NewIDClock(&handClock{now: now.Add(time.Minute)}, 2).Next()
+	ahead := NewIDClock(&manualClock{now: now.Add(time.Minute)}, 2).Next()
 	ids.Observe(ahead)
 	if id := ids.Next(); id <= ahead {
 		t.Errorf("%s is not after the one seen, %s", id, ahead)
@@ -138,7 +138,7 @@ func TestObserve(t *testing.T) {
 // an ID that it has made or seen.
 func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	real := time.UnixMilli(1_800_000_000_000)
-	clock := &handClock{now: real.Add(time.Hour)}
+	clock := &manualClock{now: real.Add(time.Hour)}
 	ids := NewIDClock(clock, 1)
 	ids.SetAhead(time.Hour)
 	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {

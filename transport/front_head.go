@@ -149,7 +149,7 @@ func (f *Front) readHead(text []byte) *head {
 	if h.to.accepted != typeJSON && h.to.accepted != typeResponse {
 		return nil
 	}
-	describe(answer.header, h.to.accepted)
+	setContentHeaders(answer.header, h.to.accepted)
 	h.answer = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
 	return h
 }

@@ -172,14 +172,14 @@ func isRequestError(response *graphql.Response) bool {
 
 // write sends a whole body with its length, so that the Front can keep the connection.
 func write(w http.ResponseWriter, status int, media string, body []byte) {
-	describe(w.Header(), media)
+	setContentHeaders(w.Header(), media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // nothing can be sent to a client that is gone
 }
 
-// describe sets the headers of every answer in a media type. The Front calls it too.
-func describe(header http.Header, media string) {
+// setContentHeaders sets the headers of every answer in a media type. The Front calls it too.
+func setContentHeaders(header http.Header, media string) {
 	header.Set("Content-Type", media+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
 	header.Set("X-Content-Type-Options", "nosniff")

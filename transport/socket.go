@@ -350,7 +350,8 @@ func (s *socket) close(code int, reason string) {
 	s.mu.Unlock()
 }
 
-// cut ends the socket without a close frame. The reading goroutine finds the end, and releases the rest.
+// cut ends the socket without a close frame. The reading goroutine sees that the connection is closed, and releases what the socket
+// still holds.
 func (s *socket) cut() {
 	s.shut()
 	_ = s.wire.conn.Close()

@@ -100,8 +100,8 @@ func (w *world) fulfil(token string) *events {
 	return w.listen(w.http(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
 }
 
-// operate asks for an operation on a stream.
-func (w *world) operate(key, token, id, query string) (int, string) {
+// postOperation asks for an operation on a stream.
+func (w *world) postOperation(key, token, id, query string) (int, string) {
 	w.Helper()
 	return w.status(http.MethodPost, "", `{"query":"`+query+`","extensions":{"operationId":"`+id+`"}}`,
 		"Authorization", "Bearer dev:"+key, streamTokenHeader, token)

@@ -90,11 +90,11 @@ func TestSingleConnection(t *testing.T) {
 		token := w.reserve("alice")
 		e := w.fulfil(token)
 		for _, id := range []string{"1", "2"} {
-			if status, text := w.operate("alice", token, id, "subscription { ticks }"); status != 202 || text != "" {
+			if status, text := w.postOperation("alice", token, id, "subscription { ticks }"); status != 202 || text != "" {
 				t.Fatalf("%d %s", status, text)
 			}
 		}
-		if status, _ := w.operate("alice", token, "3", "{ who }"); status != 202 {
+		if status, _ := w.postOperation("alice", token, "3", "{ who }"); status != 202 {
 			t.Fatal(status)
 		}
 		e.expect(nextEvent(`{"id":"3","payload":{"data":{"who":"alice@"}}}`))
@@ -118,7 +118,7 @@ func TestSingleConnection(t *testing.T) {
 		e.response.Body.Close()
 		e.end()
 		synctest.Wait()
-		if status, _ := w.operate("alice", token, "4", "{ who }"); status != 404 {
+		if status, _ := w.postOperation("alice", token, "4", "{ who }"); status != 404 {
 			t.Errorf("after its stream ended a token has %d", status)
 		}
 	})
@@ -128,7 +128,7 @@ func TestSingleConnection(t *testing.T) {
 func TestResultsWaitForTheReservedStream(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		token := w.reserve("alice")
-		if status, _ := w.operate("alice", token, "1", "{ hello }"); status != 202 {
+		if status, _ := w.postOperation("alice", token, "1", "{ hello }"); status != 202 {
 			t.Fatal(status)
 		}
 		pass(5 * time.Second)
@@ -141,7 +141,7 @@ func TestResultsWaitForTheReservedStream(t *testing.T) {
 func TestAnUnusedReservationExpires(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		token := w.reserve("alice")
-		if status, _ := w.operate("alice", token, "1", "subscription { ticks }"); status != 202 {
+		if status, _ := w.postOperation("alice", token, "1", "subscription { ticks }"); status != 202 {
 			t.Fatal(status)
 		}
 		pass(reservedFor - time.Millisecond)
@@ -230,7 +230,7 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 		token := w.reserve("alice")
 		e := w.fulfil(token)
 		for i := range 4 {
-			status, text := w.operate("alice", token, fmt.Sprint(i), "subscription { ticks }")
+			status, text := w.postOperation("alice", token, fmt.Sprint(i), "subscription { ticks }")
 			if want := map[bool]int{true: 202, false: 409}[i < 3]; status != want {
 				t.Errorf("%d: %d %s", i, status, text)
 			}

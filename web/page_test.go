@@ -153,7 +153,7 @@ func wantArrived(t *testing.T, got request, name string) {
 }
 
 // A ready-made operation works on any day: its times are counted from the day of the browser.
-func TestOperationsOnOtherDays(t *testing.T) {
+func TestOperationsWorkOnAnyDay(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	for today, want := range map[string]struct{ show, item string }{
 		"2028-01-31T23:59:30Z": {"2028-03-01T20:00:00Z", "2028-01-31T23:58"},

@@ -89,7 +89,7 @@ func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) 
 	return dropped, err
 }
 
-// userView is the state that all users share at a moment, and one user's state in it.
+// userView is a snapshot of the state that all users share, together with the state of one user.
 type userView struct {
 	shared   *State
 	own      services.AnnouncementState

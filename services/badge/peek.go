@@ -52,7 +52,8 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 
 // peekFacts counts the users at some places in SQL. If one source of a user cannot be counted, the user gets an error.
 func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
-	// The wait for a turn has no limit of its own: no user waits for this answer, and old badges are of no use here.
+	// The wait for a turn ends only with ctx: no user waits for this answer, and there are no older badges that could be returned
+	// in its place.
 	if _, err := s.awaitTurn(ctx, false); err != nil {
 		for _, i := range places {
 			errs[i] = err

@@ -70,7 +70,7 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 	}
 }
 
-// Listeners are notified once a turn, of changes that concern all users and of nothing else.
+// In each turn of the follower, listeners are notified once if some change concerns all users, and not otherwise.
 func TestSharedChangesAreNotified(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)

@@ -151,7 +151,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 		list[i] = []any{user}
 	}
 	if c.Head > 0 { // new members have read everything
-		if err := inOrder(tx, c, c.LastAt); err != nil {
+		if err := checkOrder(tx, c, c.LastAt); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +177,7 @@ func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 }
 
 // changeWay changes how a conversation counts unread messages. It returns false if the way has changed since c was read: then the
-// pass of the later change does the work.
+// job of that other change writes the new way to the members.
 func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err

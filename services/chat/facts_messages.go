@@ -76,7 +76,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return message, c, nil, err
 	}
 	// LastAt is already the time of this message, and at least a microsecond after the time of the message before.
-	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
+	if err := checkOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
 	// The conversation has two billion messages: the next number would not fit into a message's ID.
@@ -104,9 +104,9 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	return message, c, reached, err
 }
 
-// inOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered in the
+// checkOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered in the
 // order of their arrival, and read positions are numbers, so no message can be inserted between two others.
-func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
+func checkOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 	if tx.Dated() == 0 || !last.Truncate(time.Millisecond).After(tx.HappenedAt()) {
 		return nil
 	}

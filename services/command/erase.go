@@ -32,9 +32,9 @@ type eraseWords struct {
 // waits for the answer.
 const erasePoll = 200 * time.Millisecond
 
-// runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a
-// failure. Erasures are idempotent: the same command again waits for the erasure that runs. From the commit of Begin on, the key
-// is refused, and the servers can do the rest.
+// runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. If the erasure fails, the error says
+// why. Erasures are idempotent: the same command again waits for the erasure that runs. Once Begin has committed, the user's key
+// is refused, and the servers finish the erasure without this command.
 func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
 	if ofSQLite {

@@ -63,7 +63,7 @@ func TestThePastTookDays(t *testing.T) {
 			t.Fatalf("an act of the present happened %s from now", time.Duration(one.At))
 		}
 	}
-	clock := &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+	clock := &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 	h := newHost(Config{Clock: clock})
 	if entry, _ := h.entry(event{Do: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
 		t.Errorf("an event of an hour ago is told as %v", entry)
@@ -123,10 +123,10 @@ func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	}
 }
 
-// handClock is a clock that a test moves.
-type handClock struct{ now time.Time }
+// manualClock is a clock that a test moves.
+type manualClock struct{ now time.Time }
 
-func (c *handClock) Now() time.Time { return c.now }
+func (c *manualClock) Now() time.Time { return c.now }
 
 // counting is a server that accepts every event and counts it.
 type counting struct {
@@ -171,7 +171,7 @@ func (c *counting) since() int {
 
 func TestThePaceIsKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
-		server, clock := newCounting(t), &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+		server, clock := newCounting(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 		w := New(Config{URL: server.URL, Seed: Seed, Pace: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 		t.Cleanup(w.host.close)
 		if err := w.Build(t.Context()); err != nil {

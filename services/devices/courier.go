@@ -157,7 +157,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		users[r.user] = true
 	}
 	asked := slices.Sorted(maps.Keys(users))
-	newest, err := c.s.cfg.Stream.Of(ctx, asked)
+	newest, err := c.s.cfg.Stream.ChangesOf(ctx, asked)
 	if err != nil {
 		return false, err
 	}

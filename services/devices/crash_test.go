@@ -158,7 +158,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			c.quiet()
 			for _, name := range c.names {
 				user := c.owner[name]
-				written := sqltest.Must(w.stream.Of(b.Ctx, []services.UserID{user}))(t)[user]
+				written := sqltest.Must(w.stream.ChangesOf(b.Ctx, []services.UserID{user}))(t)[user]
 				if written.Seq == 0 {
 					continue // there is no device, or its user never had badges: the page that registered it shows nothing
 				}

@@ -82,7 +82,7 @@ func steps() []fanouttest.Step {
 func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
-			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
+			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
 }

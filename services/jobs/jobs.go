@@ -39,7 +39,7 @@ type Config struct {
 
 	Lease       time.Duration // of a job, renewed at half its time; 0 means 30 s
 	Poll        time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
-	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
+	AfterCommit time.Duration // how long a command waits after its commit for the projections of its user; 0 means 300 ms
 }
 
 // Engine commits the commands and runs the jobs of one node. It is safe for concurrent use once its kinds are registered.

@@ -18,19 +18,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handClock stands still until it is moved.
-type handClock struct {
+// manualClock stands still until it is moved.
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (c *handClock) Now() time.Time {
+func (c *manualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *handClock) advance(by time.Duration) {
+func (c *manualClock) advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(by)
@@ -41,7 +41,7 @@ type node struct {
 	*jobs.Engine
 	tb    testing.TB
 	db    *sql.DB
-	clock *handClock
+	clock *manualClock
 
 	startsAgain func() *node // starts another process under the same name; set by two
 }
@@ -51,7 +51,7 @@ var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 // newNode opens a database as a node of a name; no part of the engine runs yet.
 func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	tb.Helper()
-	clock := &handClock{now: start}
+	clock := &manualClock{now: start}
 	log := slog.New(slog.DiscardHandler)
 	n := &node{tb: tb, clock: clock, db: sqltest.Open(tb, sql.Config{URL: url, Node: name, Clock: clock, Log: log})}
 	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommit: 5 * time.Second}

@@ -18,7 +18,7 @@ type turn struct {
 	awake bool // a wake-up is scheduled for it
 }
 
-// Begin records that a pass begins, and that the next one waits for a gap.
+// Begin records that a pass over a key begins now. The next one is due after gap.
 func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
 	// The table is not cleaned key by key: it is dropped as a whole when it has grown.
 	const many = 10_000

@@ -136,7 +136,7 @@ func steps() []fanouttest.Step {
 func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
 	each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
-			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
+			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
 }

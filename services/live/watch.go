@@ -19,8 +19,8 @@ type Change struct {
 	Badges   *services.Badges
 }
 
-// Nothing reports whether the board is still as the session froze it.
-func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
+// Unchanged reports whether the board is still as the session froze it.
+func (c Change) Unchanged() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
 
 // same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the board
 // matters here; the other badges have their own subscription.

@@ -37,8 +37,8 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 
 // Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
 // or "". A check of two settings stands under the setting that the operator should change. The command line runs the checks of
-// the flags that a command takes; a node parses the same settings again later, and ignores the reasons. A test compares the names
-// with the flags: a check under a name that no flag has would never run.
+// the flags that a command takes and reports the reasons. A node parses the same settings again later and does not report them a
+// second time. A test compares the names with the flags: a check under a name that no flag has would never run.
 var Checks = map[string]func(c Config) string{
 	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },

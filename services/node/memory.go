@@ -31,11 +31,11 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 	if env("GOGC") == "" {
 		debug.SetGCPercent(MaxPercent) // the heap is small at the start
-		giveBack, adapt := GiveBack(debug.FreeOSMemory), AdaptGC()
+		release, adapt := ReleaseIdleMemory(debug.FreeOSMemory), AdaptGC()
 		go func() {
 			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
-				giveBack(ctx)
-				adapt(ctx) // after giveBack, whose collection finds what is live
+				release(ctx)
+				adapt(ctx) // after release, whose collection finds what is live
 			})
 		}()
 	}
@@ -64,7 +64,7 @@ func GcPercent(live uint64) int {
 	return int(min(max(Growth*100/max(live, 1), MinPercent), MaxPercent))
 }
 
-// The rules of GiveBack.
+// The rules of ReleaseIdleMemory.
 const (
 	leastIdle  = 16 << 20 // bytes: less is not worth a collection
 	idleShare  = 4        // less than a quarter of the live heap is not worth a collection either
@@ -74,10 +74,10 @@ const (
 	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that collections of a large heap are rarer
 )
 
-// GiveBack returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
+// ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
 // its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
 // keep this garbage until it has allocated as much again.
-func GiveBack(free func()) func(context.Context) {
+func ReleaseIdleMemory(free func()) func(context.Context) {
 	last, quiet, rest := readHeap(), 0, 0
 	return func(context.Context) {
 		now := readHeap()

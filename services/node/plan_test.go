@@ -105,7 +105,7 @@ func TestNoStatementWalksATable(t *testing.T) {
 	for _, notified := range []bool{false, true} { // an empty index of unseen notifications looks like the cheapest one
 		fill(b, notified)
 		for name := range sql.Statements() {
-			plan := b.Plan(name)
+			plan := b.QueryPlan(name)
 			if len(plan) == 0 && !strings.HasPrefix(strings.TrimSpace(sql.Statements()[name].Text(sql.SQLite)), "INSERT") {
 				t.Errorf("%s has no plan", name)
 			}

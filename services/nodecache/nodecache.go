@@ -34,12 +34,12 @@ type Facts interface {
 	people.ActivityFacts
 }
 
-var _ Copies = (*rdb.Projections)(nil)
+var _ CopyStore = (*rdb.Projections)(nil)
 
 // Config configures the caches of a node.
 type Config struct {
 	Facts Facts
-	Redis Copies // the copies that the caches keep in Redis for all nodes
+	Redis CopyStore // the copies that the caches keep in Redis for all nodes
 	Log   *slog.Logger
 	Clock services.Clock // nil is the machine's clock
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms

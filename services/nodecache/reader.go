@@ -11,9 +11,9 @@ import (
 	"tidings/services/people"
 )
 
-// Copies stores copies of facts for all nodes: Redis. An error of either method costs the callers a read of SQL, and
+// CopyStore stores copies of facts for all nodes: Redis. An error of either method costs the callers a read of SQL, and
 // nothing else.
-type Copies interface {
+type CopyStore interface {
 	Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
 }
@@ -22,14 +22,14 @@ type Copies interface {
 type Reader struct {
 	posts  *Posts
 	people *people.Memory
-	copies Copies
+	copies CopyStore
 	copy   copying
 	log    *slog.Logger
 }
 
 // newReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the background, by
 // a loop and at each turn of the log.
-func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies Copies) *Reader {
+func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies CopyStore) *Reader {
 	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
 	log.RegisterLoop(r.runCopying)

@@ -278,7 +278,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 // A recount reads only unseen groups, from the index notification_groups_unread.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	b := &bundle{peopletest.NewBundle(t, sqltest.SQLite(t))}
-	plan := b.Plan("notification states of a user")
+	plan := b.QueryPlan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}

@@ -105,7 +105,7 @@ func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		newNodeWith(w, fewCauses)
 		for _, step := range steps() {
-			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
+			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
 }

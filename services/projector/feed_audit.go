@@ -12,8 +12,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// feedFactsOf is the home feed according to the facts.
-type feedFactsOf struct {
+// homeFeedFacts is the home feed according to the facts.
+type homeFeedFacts struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
 	count    int
@@ -24,7 +24,7 @@ type feedFactsOf struct {
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	var facts feedFactsOf
+	var facts homeFeedFacts
 	var err error
 	if facts.seen, err = positions.Of(ctx, p.store, user, positions.HomePage, ""); err != nil {
 		return nil, nil, err
@@ -56,7 +56,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 }
 
 // feedDiffers compares the list, the count and the fields from which scripts compute them.
-func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
+func feedDiffers(facts homeFeedFacts, shown rdb.Snapshot) (differs []string) {
 	document := shown.Document
 	if document.Seen != facts.seen {
 		differs = append(differs, "home feed: position")

@@ -35,7 +35,7 @@ func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 // TestDoubtDuringEnter: if reconciliation finds lost data while Enter is in flight, the lease is written again, because the
 // order of the two in Redis is unknown.
 func TestDoubtDuringEnter(t *testing.T) {
-	clock := &handClock{time.Unix(1000, 0)}
+	clock := &manualClock{time.Unix(1000, 0)}
 	e := newEngines()
 	e.set(7, 100, 1)
 	config := e.config()

@@ -18,7 +18,7 @@ type world struct {
 	picker
 	limits
 	hub   *Hub
-	clock *handClock
+	clock *manualClock
 
 	facts map[services.UserID]*fact
 	docs  map[services.UserID]document // what Redis holds
@@ -95,7 +95,7 @@ func (s seeded) pick(_ string, n int) int { return s.IntN(n) }
 const people = 4
 
 func newWorld(p picker, l limits) *world {
-	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
+	w := &world{picker: p, limits: l, clock: &manualClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
 		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
 		held: map[services.UserID][]string{}, content: map[string]int{}}

@@ -333,7 +333,7 @@ func TestReturnDuringLeave(t *testing.T) {
 
 // TestSweepPortions: every user is checked once, at most 1,000 in a call, also while some leave.
 func TestSweepPortions(t *testing.T) {
-	clock := &handClock{time.Unix(1000, 0)}
+	clock := &manualClock{time.Unix(1000, 0)}
 	e := newEngines()
 	config := e.config()
 	config.Clock = clock

@@ -12,15 +12,15 @@ import (
 	"tidings/services/trace"
 )
 
-// handClock stands still until it is moved.
-type handClock struct{ at time.Time }
+// manualClock stands still until it is moved.
+type manualClock struct{ at time.Time }
 
-func (c *handClock) Now() time.Time { return c.at }
+func (c *manualClock) Now() time.Time { return c.at }
 
 // TestTimers: users are woken in the order and at the times of a sorted list.
 func TestTimers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		clock := &handClock{time.Unix(1000, 0)}
+		clock := &manualClock{time.Unix(1000, 0)}
 		h := New(Config{Clock: clock})
 		model := map[*user]moment{}
 		users := make([]*user, 12)
@@ -77,7 +77,7 @@ func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
 }
 
 func TestTimersOfUsersWhoLeave(t *testing.T) {
-	clock := &handClock{time.Unix(1000, 0)}
+	clock := &manualClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock})
 	u := h.enter(1)
 	h.startTimer(u, time.Second)
@@ -90,7 +90,7 @@ func TestTimersOfUsersWhoLeave(t *testing.T) {
 
 // TestUsersWithoutWatchersCostNothing: a user without watchers has neither a timer nor a position in the ready queue.
 func TestUsersWithoutWatchersCostNothing(t *testing.T) {
-	clock := &handClock{time.Unix(1000, 0)}
+	clock := &manualClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,
 		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
 		Render: func(context.Context, []services.UserID) ([]*services.Badges, []error) {

@@ -16,21 +16,21 @@ import (
 	"tidings/services"
 )
 
-// handClock is a clock that a test moves.
-type handClock struct {
+// manualClock is a clock that a test moves.
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func newHandClock() *handClock { return &handClock{now: time.Unix(1_700_000_000, 0)} }
+func newHandClock() *manualClock { return &manualClock{now: time.Unix(1_700_000_000, 0)} }
 
-func (c *handClock) Now() time.Time {
+func (c *manualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *handClock) advance(d time.Duration) {
+func (c *manualClock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)

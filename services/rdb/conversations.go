@@ -43,7 +43,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 		last := len(calls) - 1
 		// After its first argument a call has two arguments for each state, so a call is full at statesPerCall states.
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
-			// The first argument is a place for the step of a rebuild, see redis.Chain.
+			// In a rebuild the first argument is the step (redis.Chain); this call is part of no rebuild.
 			calls = append(calls, redis.Call{
 				Keys: []string{DocumentKey(state.User), conversationsKey(state.User), onlineKey(state.User)}, Args: []any{redis.NoStep},
 			})

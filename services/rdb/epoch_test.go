@@ -13,8 +13,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// believed is the content of Redis that a client accepts: "missing", or the count of the reader's feed.
-func (v view) believed() string {
+// acceptedContent is the content of Redis that a client accepts: "missing", or the count of the reader's feed.
+func (v view) acceptedContent() string {
 	v.Helper()
 	documents, err := v.c.Documents(v.Context(), []services.UserID{reader, reader})
 	if err != nil {
@@ -96,8 +96,8 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
 		store.settle()
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
-		if result := v.add(v.stamp(), counted(4)); result.Status != redis.Applied || v.believed() != "4" || second.believed() != "4" {
-			t.Fatalf("%+v, then %s and %s", result, v.believed(), second.believed())
+		if result := v.add(v.stamp(), counted(4)); result.Status != redis.Applied || v.acceptedContent() != "4" || second.acceptedContent() != "4" {
+			t.Fatalf("%+v, then %s and %s", result, v.acceptedContent(), second.acceptedContent())
 		}
 		store.lose()
 
@@ -109,7 +109,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 				_, _, err := node.c.Copies(t.Context(), []services.PostID{1}, nil) // in a cluster another master may hold them
 				return err
 			})
-			if got := node.believed(); got != "missing" {
+			if got := node.acceptedContent(); got != "missing" {
 				t.Errorf("node %s: %s of a Redis that has lost writes, want it missing", name, got)
 			}
 			if found, users, err := node.c.Copies(t.Context(), []services.PostID{1}, []services.UserID{reader}); err != nil || len(found)+len(users) > 0 {
@@ -121,12 +121,12 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 		}
 		v.build(FeedFacts{Entries: posts(1, 4, counted)})
 		v.must(second.c.CheckEpoch(t.Context())) // as Watch does, which finds new masters
-		if v.believed() != "4" || second.believed() != "4" {
-			t.Errorf("rebuilt, %s and %s, want 4", v.believed(), second.believed())
+		if v.acceptedContent() != "4" || second.acceptedContent() != "4" {
+			t.Errorf("rebuilt, %s and %s, want 4", v.acceptedContent(), second.acceptedContent())
 		}
 		n := v.document().N
 		second.begin(false)
-		if second.document().N != n || v.believed() != "4" {
+		if second.document().N != n || v.acceptedContent() != "4" {
 			t.Error("the second node begins anew what the first has built")
 		}
 	})
@@ -142,7 +142,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		v.set("Cu", "4")
 		v.set("n", uint64(9_000_000_000_000_000))
 		v.set("e", "4711")
-		if got := v.believed(); got != "missing" {
+		if got := v.acceptedContent(); got != "missing" {
 			v.Errorf("of another epoch: %s", got)
 		}
 		v.build(FeedFacts{Entries: posts(20, 21, counted)})
@@ -171,8 +171,8 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 		}
 		const shown = 9_000_000_000_000_000
 		lost(shown)
-		if got := v.believed(); got != "missing" {
-			v.Errorf("an old document is believed: %s", got)
+		if got := v.acceptedContent(); got != "missing" {
+			v.Errorf("an old document is acceptedContent: %s", got)
 		}
 		if v.build(FeedFacts{Entries: posts(1, 3, counted)}); v.document().N <= shown {
 			v.Errorf("made again with version %d, not above %d", v.document().N, uint64(shown))
@@ -189,13 +189,13 @@ func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 	}
 	v.must(v.c.CheckEpoch(t.Context()))
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
-	if got := late.believed(); got != "missing" {
+	if got := late.acceptedContent(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
 	}
 	<-time.After(300 * time.Millisecond) // the last answer is valid for this long: no master is asked again
 	late.begin(false)
-	if late.believed() != "3" || v.believed() != "3" {
-		t.Errorf("begun again by the late node: %s and %s, want 3", late.believed(), v.believed())
+	if late.acceptedContent() != "3" || v.acceptedContent() != "3" {
+		t.Errorf("begun again by the late node: %s and %s, want 3", late.acceptedContent(), v.acceptedContent())
 	}
 }
 
@@ -212,7 +212,7 @@ func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	server.Do("REPLICAOF", "NO", "ONE")
 	eventually.Succeeds(t, 5*time.Second, "the new lineage is known", func() error {
-		if got := v.believed(); got != "missing" {
+		if got := v.acceptedContent(); got != "missing" {
 			return fmt.Errorf("%s", got)
 		}
 		return nil

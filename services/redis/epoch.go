@@ -58,7 +58,7 @@ type lineage struct {
 	question uint64
 }
 
-// value is the current epoch, as written data carries it.
+// value returns the current epoch in the form that is written with data; noEpoch if no epoch is known.
 func (e *epoch) value() string {
 	if text := e.text.Load(); text != nil {
 		return *text

@@ -93,7 +93,7 @@ type readingKey struct{}
 // to SQL.
 func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
 
-// read marks a command in a batch as a reader's, because the batch's context is not the caller's.
+// read marks a command as one of Reading. A batch has one context for the commands of many callers, so each command has its mark.
 type read struct{ once }
 
 // isReading reports whether a call is a reader's, by its command or by its context.

@@ -20,7 +20,7 @@ type sentinelDials struct {
 	inFlight int
 }
 
-// close refuses every dial from now on. The client is closed after it.
+// close refuses every dial from now on. The caller closes the client afterwards.
 func (d *sentinelDials) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

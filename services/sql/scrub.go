@@ -52,12 +52,12 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	return what, Fault("check the file", rows.Err())
 }
 
-// Scrub overwrites the data that deleted and changed rows have left in the next part of a SQLite file, which begins after the page
-// with the number after. It reads while the writer works, and writes the pages that have such data, a few at a time. A malformed
-// page is left alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
+// Scrub overwrites the data that deleted and changed rows have left in one part of a SQLite file, which begins at page after+1. It
+// reads while the writer works, and writes the pages that have such data, a few at a time. A malformed page is left alone.
+// PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
 //
 // When SQLite moves rows to another page, deleted data may move with them, so one round can miss that data while others write. A
-// second round finds it. The old content of a page is in the write-ahead log until EmptyLog.
+// second round finds it. The old content of a page stays in the write-ahead log until EmptyLog is called.
 func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
 	if s.Dialect != SQLite {
 		return part, nil

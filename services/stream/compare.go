@@ -64,7 +64,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	}
 	badges, errs := s.cfg.Peek(ctx, users)
 	// The last changes can be read outside of the writing transaction: nobody else writes them while this token is good.
-	before, err := s.Of(ctx, users)
+	before, err := s.ChangesOf(ctx, users)
 	if err != nil {
 		return nil, err
 	}

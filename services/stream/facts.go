@@ -194,8 +194,8 @@ func scanChange(scan func(...any) error) (change Change, err error) {
 	return change, nil
 }
 
-// Of reads the newest changes of some users; users without one are absent.
-func (s *Service) Of(ctx context.Context, users []services.UserID) (map[services.UserID]Change, error) {
+// ChangesOf reads the newest changes of some users; users without one are absent.
+func (s *Service) ChangesOf(ctx context.Context, users []services.UserID) (map[services.UserID]Change, error) {
 	found := make(map[services.UserID]Change, len(users))
 	err := s.db.Each(ctx, statesOf, []any{users}, func(scan func(...any) error) error {
 		change, err := scanChange(scan)

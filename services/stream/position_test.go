@@ -18,7 +18,7 @@ type pager struct {
 	s        *Service
 	position Position
 	heard    map[services.UserID]uint64
-	twice    int // changes with no alert but one that the reader had already
+	twice    int // changes whose only alert was one that the reader had received before
 }
 
 // read reads one page.
@@ -46,7 +46,7 @@ func (p *pager) read(size int) (more bool) {
 
 // missed returns an error if a reader who has read everything has missed an alert.
 func (p *pager) missed(users []services.UserID) error {
-	for user, change := range sqltest.Must(p.s.Of(p.Ctx, users))(p.T) {
+	for user, change := range sqltest.Must(p.s.ChangesOf(p.Ctx, users))(p.T) {
 		if change.State.AlertVersion() > p.heard[user] {
 			return fmt.Errorf("%s: the alert of %d, now at %d, did not come: the reader is at %+v", change.Key, change.State.AlertVersion(), change.Seq, p.position)
 		}

@@ -229,7 +229,7 @@ func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 		s.leads = now.Add(s.cfg.Lease / 4)
 	}
 	if !leads {
-		s.wasOff = true // a new writer begins with a lap
+		s.wasOff = true // a node that becomes the writer begins with a lap
 	}
 	return leads, err
 }

@@ -119,7 +119,8 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// A category that is removed is reported as an empty part, by the version that removed it; one that comes back counts again.
+// The part of a removed category stays in the state with the count 0 and the version of the removal. If the category comes back,
+// the part has its count again, with a new version.
 func TestARemovedPartIsTold(t *testing.T) {
 	first := liked(1, 2).follows(State{}, 10, items{})
 	fewer := liked(1, 0)

@@ -150,7 +150,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 		users[i] = letter.User
 	}
 	// A letter has no text: the user's newest change is sent, which replaces the failed one.
-	newest, err := d.s.cfg.Stream.Of(ctx, users)
+	newest, err := d.s.cfg.Stream.ChangesOf(ctx, users)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,7 +41,7 @@ type world struct {
 	nodes    int
 }
 
-// receiver is the host application's side. A test scripts its answers.
+// receiver plays the host application, to which the webhooks go. Each test sets its answers.
 type receiver struct {
 	t       *testing.T
 	server  *httptest.Server

@@ -7,7 +7,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// openRefused opens the page. Before the page's own scripts it runs a script that refuses something until window.mended is true.
+// openRefused opens the page with a script that runs before the page's own scripts. The script makes a call of the browser fail
+// until window.mended is true.
 func openRefused(t *testing.T, script string) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}

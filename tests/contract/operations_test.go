@@ -21,8 +21,8 @@ var (
 	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )
 
-// answers gets a path of a server, following no redirect.
-func answers(t *testing.T, origin, path string, header ...string) (status int, body string) {
+// getPath gets a path of a server, following no redirect.
+func getPath(t *testing.T, origin, path string, header ...string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, origin+path, nil)
 	if err != nil {
@@ -50,12 +50,12 @@ func answers(t *testing.T, origin, path string, header ...string) (status int, b
 func wantServed(t *testing.T, origin string, there, missing []string) {
 	t.Helper()
 	for _, path := range there {
-		if status, body := answers(t, origin, path); status >= 400 {
+		if status, body := getPath(t, origin, path); status >= 400 {
 			t.Errorf("%s%s: %d %s", origin, path, status, body)
 		}
 	}
 	for _, path := range missing {
-		if status, body := answers(t, origin, path); status != http.StatusNotFound {
+		if status, body := getPath(t, origin, path); status != http.StatusNotFound {
 			t.Errorf("%s%s: %d, want 404: %.100s", origin, path, status, body)
 		}
 	}
@@ -65,7 +65,7 @@ func wantServed(t *testing.T, origin string, there, missing []string) {
 func waitReady(t *testing.T, origin string) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, "the node is ready", func() bool {
-		status, _ := answers(t, origin, "/readyz")
+		status, _ := getPath(t, origin, "/readyz")
 		return status == http.StatusOK
 	})
 }
@@ -105,7 +105,7 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 	waitReady(t, operations)
 	wantServed(t, p.URL, everybodys, append(operational, profiles...))
 	wantServed(t, operations, append(append(operational, everybodys...), profiles...), []string{"/debug/pprof/cmdline"}) // the command line contains the key for tokens
-	if _, body := answers(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
+	if _, body := getPath(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
 		t.Errorf("/metrics has no numbers of ours: %.200s", body)
 	} else if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 { // as promtool check metrics
 		t.Errorf("the metrics are not as Prometheus wants them: %v, %v", problems, err)
@@ -115,11 +115,11 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	const query = "/graphql?query=%7Bviewer%7Buser%7Bkey%7D%7D%7D"
-	if status, body := answers(t, operations, query, "Authorization", "Bearer "+token); !strings.Contains(body, `"alice"`) {
+	if status, body := getPath(t, operations, query, "Authorization", "Bearer "+token); !strings.Contains(body, `"alice"`) {
 		t.Errorf("GraphQL for GraphiQL: %d %s", status, body)
 	}
 	for _, without := range []string{"", "Bearer dev:alice"} {
-		if status, body := answers(t, operations, query, "Authorization", without); strings.Contains(body, `"alice"`) {
+		if status, body := getPath(t, operations, query, "Authorization", without); strings.Contains(body, `"alice"`) {
 			t.Errorf("with the token %q: %d %s", without, status, body)
 		}
 	}
@@ -150,10 +150,10 @@ func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
 	for _, origin := range []string{p.URL, operations} {
 		wantServed(t, origin, append(operational, everybodys...), nil)
 		for _, path := range append(operational, everybodys...) {
-			if status, _ := answers(t, origin, path, "Host", "evil.test"); status != http.StatusForbidden {
+			if status, _ := getPath(t, origin, path, "Host", "evil.test"); status != http.StatusForbidden {
 				t.Errorf("%s%s as evil.test: %d, want 403", origin, path, status)
 			}
-			if status, _ := answers(t, origin, path, "X-Forwarded-For", "192.0.2.1"); status != http.StatusForbidden {
+			if status, _ := getPath(t, origin, path, "X-Forwarded-For", "192.0.2.1"); status != http.StatusForbidden {
 				t.Errorf("%s%s, forwarded: %d, want 403", origin, path, status)
 			}
 		}
@@ -167,7 +167,7 @@ func TestDevelopmentServesProfilesToThisMachineAlone(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--pprof")
 	wantServed(t, p.URL, profiles, []string{"/debug/pprof/cmdline"})
 	for _, path := range profiles {
-		if status, _ := answers(t, p.URL, path, "Host", "evil.test"); status != http.StatusForbidden {
+		if status, _ := getPath(t, p.URL, path, "Host", "evil.test"); status != http.StatusForbidden {
 			t.Errorf("%s as evil.test: %d, want 403", path, status)
 		}
 	}

@@ -103,7 +103,8 @@ func (l *ledger) unread(reader string) (count int) {
 	return count
 }
 
-// likes returns the number of a person's posts that are liked. In these tests nobody marks notifications as seen.
+// likes returns the number of a person's posts that are liked. This is also the number that their badge of likes must have, because
+// these tests mark no notification as seen.
 func (l *ledger) likes(person string) (count int) {
 	l.change(func() {
 		for _, post := range l.of[person] {

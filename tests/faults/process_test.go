@@ -199,7 +199,7 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that garbage stays until it is given back
 	debug.FreeOSMemory()
 	frees := 0
-	second := node.GiveBack(func() {
+	second := node.ReleaseIdleMemory(func() {
 		frees++
 		debug.FreeOSMemory()
 	})
@@ -246,7 +246,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	live := make([]byte, 160<<20)
 	debug.FreeOSMemory()
 	frees := 0
-	second := node.GiveBack(func() {
+	second := node.ReleaseIdleMemory(func() {
 		frees++
 		debug.FreeOSMemory()
 	})

@@ -192,7 +192,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 		}
 		return live.Change{}
 	}
-	if change := next(); !change.Nothing() || change.Session != page.Session {
+	if change := next(); !change.Unchanged() || change.Session != page.Session {
 		t.Fatalf("the first event: %+v", change)
 	}
 	for i := 1; i <= 3; i++ {

@@ -203,7 +203,7 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 		turn := func(ask live.Ask, most int) (trips int) {
 			ask.First = first
 			for range 3 {
-				trips = measured(t, func(ctx context.Context) (err error) {
+				trips = countRoundTrips(t, func(ctx context.Context) (err error) {
 					page, err = n.Live.Board(ctx, reader, ask)
 					return err
 				})
@@ -243,8 +243,8 @@ func (n *Node) DueJobs() {
 	}
 }
 
-// measured returns the number of round trips to Redis that a call takes.
-func measured(t *testing.T, do func(ctx context.Context) error) int {
+// countRoundTrips returns the number of round trips to Redis that a call takes.
+func countRoundTrips(t *testing.T, do func(ctx context.Context) error) int {
 	t.Helper()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	if err := do(ctx); err != nil {
@@ -280,7 +280,7 @@ func (n *Node) cold() *feed.Service {
 // RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis.
 func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
-	trips := measured(t, func(ctx context.Context) error {
+	trips := countRoundTrips(t, func(ctx context.Context) error {
 		got, err := n.Badge.Read(ctx, reader)
 		if err == nil && (got.HomeFeed.Value != want || got.HomeFeed.Precision != services.Exact) {
 			err = fmt.Errorf("%+v, want %d", got.HomeFeed, want)
@@ -292,7 +292,7 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	}
 	for _, first := range []int{1, 20, 100} {
 		page := func(service *feed.Service) int {
-			return measured(t, func(ctx context.Context) error {
+			return countRoundTrips(t, func(ctx context.Context) error {
 				got, err := service.Page(ctx, reader, services.MaxPostID, first)
 				if err == nil && len(got.Items) != min(first, want) {
 					err = fmt.Errorf("%d posts, want %d", len(got.Items), min(first, want))
@@ -344,7 +344,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 	if err := inOneTrip(1); err != nil {
 		t.Error(err)
 	}
-	if trips := measured(t, func(ctx context.Context) error {
+	if trips := countRoundTrips(t, func(ctx context.Context) error {
 		_, err := n.Redis.Versions(ctx, users)
 		return err
 	}); trips != 1 {

@@ -124,9 +124,9 @@ func (s Step) Crash(t *testing.T, w *World) {
 	})
 }
 
-// BringsInLine does a step, and fails unless its jobs bring the views in line with the facts and doing them again changes
+// CheckConverges does a step, and fails unless its jobs bring the views in line with the facts and doing them again changes
 // nothing.
-func (s Step) BringsInLine(t *testing.T, w *World) {
+func (s Step) CheckConverges(t *testing.T, w *World) {
 	t.Helper()
 	users := w.Users(Crowd)
 	s.Before(w, users)

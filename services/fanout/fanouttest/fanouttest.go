@@ -57,7 +57,7 @@ type World struct {
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
 	SQL       string // a store URL; "" is a new SQLite file
-	Node      string // this node's name on PostgreSQL; "" is none
+	Node      string // this node's name among those that share PostgreSQL; "" if it has none
 	Redis     string // an rdb URL; "" is a new redis-server
 	Projector func(*projector.Config)
 	Fanout    func(*fanout.Config)

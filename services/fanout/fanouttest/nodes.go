@@ -78,7 +78,7 @@ func (w *World) Another() *fanout.Fanout {
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(redis nodecache.Copies, change func(*projector.Config)) *World {
+func (w *World) AnotherNodeWith(redis nodecache.CopyStore, change func(*projector.Config)) *World {
 	// A copy of the world shares the engines and the clock. The fields that are set below are its own.
 	other := *w
 	other.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})

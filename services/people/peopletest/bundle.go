@@ -96,9 +96,9 @@ func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
 // planPrefix matches the numbers before each step of a plan.
 var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
-// Plan returns the steps by which SQLite would run a statement, for a bundle on SQLite. A test looks for the index that the
+// QueryPlan returns the steps by which SQLite would run a statement, for a bundle on SQLite. A test looks for the index that the
 // statement is written for. The parameters are NULL: a plan does not depend on them.
-func (b *Bundle) Plan(name string) (steps []string) {
+func (b *Bundle) QueryPlan(name string) (steps []string) {
 	b.T.Helper()
 	lines, err := b.Lines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial makes a client that tries once and waits a quarter of a second.
+// dial makes a client that tries once and waits for an answer for 250 ms.
 func dial(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(url, "redis://"), Protocol: 2, MaxRetries: -1, DialerRetries: 1,

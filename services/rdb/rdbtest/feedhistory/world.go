@@ -284,7 +284,7 @@ func (w *World) work(trouble bool) error {
 	}
 	worker := w.queue[at]
 	worker.stalled = false
-	// This is as after a lease that ended while its worker still runs: both workers go on.
+	// A second worker takes the job, as if the lease of the first had ended while it still runs: both workers go on.
 	if trouble && w.Random.IntN(12) == 0 {
 		w.Say("%s: taken by another as well", worker.name)
 		w.Enqueue(worker.name, worker.do)
