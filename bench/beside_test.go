@@ -44,7 +44,7 @@ func TestComputeTakesItsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.stop()
-	before, err := processorTime(p.pid()) // the start of a program under the race detector takes much
+	before, err := processorTime(p.pid()) // without what the start of the program took, which is much under the race detector
 	if err != nil {
 		t.Fatal(err)
 	}

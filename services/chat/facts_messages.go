@@ -104,8 +104,8 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	return message, c, reached, err
 }
 
-// checkOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered in the
-// order of their arrival, and read positions are numbers, so no message can be inserted between two others.
+// checkOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered
+// in the order of their arrival, and read positions are numbers, so no message can be inserted between two others.
 func checkOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 	if tx.Dated() == 0 || !last.Truncate(time.Millisecond).After(tx.HappenedAt()) {
 		return nil

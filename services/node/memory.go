@@ -74,8 +74,8 @@ const (
 	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that collections of a large heap are rarer
 )
 
-// ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
-// its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
+// ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and
+// gives its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
 // keep this garbage until it has allocated as much again.
 func ReleaseIdleMemory(free func()) func(context.Context) {
 	last, quiet, rest := readHeap(), 0, 0

@@ -22,7 +22,7 @@ type manualClock struct {
 	now time.Time
 }
 
-func newHandClock() *manualClock { return &manualClock{now: time.Unix(1_700_000_000, 0)} }
+func newManualClock() *manualClock { return &manualClock{now: time.Unix(1_700_000_000, 0)} }
 
 func (c *manualClock) Now() time.Time {
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
 }
 
 func TestARefusalHasTheTimeToWait(t *testing.T) {
-	clock := newHandClock()
+	clock := newManualClock()
 	l := New(Config{Limits: Limits{Follows: 60}, Clock: clock})
 	if granted := takeAll(l, Follows, "alice", 100); granted != 60 {
 		t.Fatalf("%d were granted at once: want 60", granted)
@@ -97,7 +97,7 @@ func TestARefusalHasTheTimeToWait(t *testing.T) {
 }
 
 func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
-	clock := newHandClock()
+	clock := newManualClock()
 	l := New(Config{Limits: Limits{Writes: 600, Follows: 60, Conversations: 60}, Clock: clock})
 	takeAll(l, Follows, "alice", 57)
 	takeAll(l, Conversations, "alice", 58)
@@ -132,7 +132,7 @@ func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
 }
 
 func TestSubjectsAndBudgetsAreApart(t *testing.T) {
-	l := New(Config{Limits: Limits{Follows: 3, Writes: 3}, Clock: newHandClock()})
+	l := New(Config{Limits: Limits{Follows: 3, Writes: 3}, Clock: newManualClock()})
 	takeAll(l, Follows, "alice", 10)
 	for _, other := range []struct {
 		budget  Budget
@@ -146,7 +146,7 @@ func TestSubjectsAndBudgetsAreApart(t *testing.T) {
 }
 
 func TestLargeRequestEmptiesTheBudget(t *testing.T) {
-	l := New(Config{Limits: Limits{Reads: 100}, Clock: newHandClock()})
+	l := New(Config{Limits: Limits{Reads: 100}, Clock: newManualClock()})
 	if err := l.Take(Reads, "alice", 1000); err != nil {
 		t.Fatalf("a request beyond the budget: %v", err)
 	}
@@ -159,7 +159,7 @@ func TestLargeRequestEmptiesTheBudget(t *testing.T) {
 func TestNothingBeyondBurstAndRateIsGranted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 200).Draw(t, "limit")
-		clock := newHandClock()
+		clock := newManualClock()
 		l := New(Config{Limits: Limits{Writes: limit}, Clock: clock})
 		start, granted := clock.Now(), 0
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -181,7 +181,7 @@ func TestNothingBeyondBurstAndRateIsGranted(t *testing.T) {
 
 // Nodes that exchange their spending grant one allowance together, and beyond it only what each may grant between two exchanges.
 func TestNodesShareOneAllowance(t *testing.T) {
-	clock, ledger := newHandClock(), newMemoryLedger()
+	clock, ledger := newManualClock(), newMemoryLedger()
 	var nodes []*Limiter
 	for range 4 {
 		nodes = append(nodes, New(Config{Limits: Limits{Writes: 600}, Ledger: ledger, Clock: clock}))
@@ -210,7 +210,7 @@ func TestNodesShareOneAllowance(t *testing.T) {
 }
 
 func TestOnlyHeavyUseIsWrittenToRedis(t *testing.T) {
-	clock, ledger := newHandClock(), newMemoryLedger()
+	clock, ledger := newManualClock(), newMemoryLedger()
 	l := New(Config{Limits: Limits{Writes: 600}, Ledger: ledger, Clock: clock})
 	takeAll(l, Writes, "alice", 20)
 	l.RunOnce(t.Context())
@@ -230,7 +230,7 @@ func TestOnlyHeavyUseIsWrittenToRedis(t *testing.T) {
 }
 
 func TestWithoutRedisEachNodeLimitsAlone(t *testing.T) {
-	clock, ledger := newHandClock(), newMemoryLedger()
+	clock, ledger := newManualClock(), newMemoryLedger()
 	ledger.down = true
 	l := New(Config{Limits: Limits{Writes: 60}, Ledger: ledger, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	granted := 0
@@ -245,7 +245,7 @@ func TestWithoutRedisEachNodeLimitsAlone(t *testing.T) {
 }
 
 func TestFullBucketsAreForgotten(t *testing.T) {
-	clock := newHandClock()
+	clock := newManualClock()
 	l := New(Config{Limits: Limits{Address: 60}, Clock: clock})
 	for i := range 1000 {
 		_ = l.Take(Address, fmt.Sprint(i), 2)
@@ -267,7 +267,7 @@ func TestFullBucketsAreForgotten(t *testing.T) {
 }
 
 func TestConcurrentTakesNeverExceedTheLimit(t *testing.T) {
-	l := New(Config{Limits: Limits{Writes: 500}, Clock: newHandClock(), Ledger: newMemoryLedger()})
+	l := New(Config{Limits: Limits{Writes: 500}, Clock: newManualClock(), Ledger: newMemoryLedger()})
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	granted := 0

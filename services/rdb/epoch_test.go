@@ -172,7 +172,7 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 		const shown = 9_000_000_000_000_000
 		lost(shown)
 		if got := v.acceptedContent(); got != "missing" {
-			v.Errorf("an old document is acceptedContent: %s", got)
+			v.Errorf("an old document is accepted: %s", got)
 		}
 		if v.build(FeedFacts{Entries: posts(1, 3, counted)}); v.document().N <= shown {
 			v.Errorf("made again with version %d, not above %d", v.document().N, uint64(shown))

@@ -12,8 +12,8 @@ import (
 )
 
 // twoNodes are two clients of one Redis, each with its own node.
-func twoNodes(t *testing.T, url string) (here, there view, clock *redistest.HandClock) {
-	clock = redistest.NewHandClock(time.Now())
+func twoNodes(t *testing.T, url string) (here, there view, clock *redistest.ManualClock) {
+	clock = redistest.NewManualClock(time.Now())
 	here = view{t, connect(t, redis.Options{URL: url, Node: "here", Clock: clock, ReadTimeout: patience})}
 	there = view{t, connect(t, redis.Options{URL: url, Node: "there", Clock: clock, ReadTimeout: patience})}
 	return here, there, clock
@@ -124,7 +124,7 @@ func sorted(users []services.UserID) []services.UserID {
 
 func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
-		clock := redistest.NewHandClock(time.UnixMilli(1_700_000_000_123))
+		clock := redistest.NewManualClock(time.UnixMilli(1_700_000_000_123))
 		v := view{t, connect(t, redis.Options{URL: url, Node: "here", Clock: clock})}
 		users := make([]services.UserID, 300)
 		for i := range users {

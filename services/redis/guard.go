@@ -93,7 +93,8 @@ type readingKey struct{}
 // to SQL.
 func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
 
-// read marks a command as one of Reading. A batch has one context for the commands of many callers, so each command has its mark.
+// read marks a command as Reading marks a context. A batch has one context for the commands of many callers, so each command has a
+// mark of its own.
 type read struct{ once }
 
 // isReading reports whether a call is a reader's, by its command or by its context.

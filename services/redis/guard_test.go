@@ -17,7 +17,7 @@ import (
 )
 
 func TestOneTimeOutTripsTheGuard(t *testing.T) {
-	clock := redistest.NewHandClock(time.Now())
+	clock := redistest.NewManualClock(time.Now())
 	g := newGuard(time.Second)
 	g.now = clock.Now
 	admitted := func(want bool) (probe bool) {
@@ -56,10 +56,10 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 
 // hung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
 // client really sent.
-func hung(t *testing.T) (c *Client, g *guard, clock *redistest.HandClock, sent *pieces) {
+func hung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *pieces) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
-	clock = redistest.NewHandClock(time.Now())
+	clock = redistest.NewManualClock(time.Now())
 	g = c.readers
 	g.now = clock.Now
 	sent = &pieces{}

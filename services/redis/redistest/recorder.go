@@ -30,24 +30,24 @@ func (r *Recorder) String() string {
 // Log is a logger that writes into the recorder.
 func (r *Recorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
-// HandClock stands still until a test moves it.
-type HandClock struct {
+// ManualClock stands still until a test moves it.
+type ManualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewHandClock makes a clock that stands at a time.
-func NewHandClock(now time.Time) *HandClock { return &HandClock{now: now} }
+// NewManualClock makes a clock that stands at a time.
+func NewManualClock(now time.Time) *ManualClock { return &ManualClock{now: now} }
 
 // Now is the time that the clock shows.
-func (c *HandClock) Now() time.Time {
+func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
 // Move advances the clock.
-func (c *HandClock) Move(by time.Duration) {
+func (c *ManualClock) Move(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(by)
