@@ -40,7 +40,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log,
+		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log, Patience: time.Minute,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
 	})}
 }

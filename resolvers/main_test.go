@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
@@ -66,7 +67,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Sources: dataloader.Sources{Posts: w.Memory.Reader, Shows: boards.Memory},
 		Social:  social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
+		Badge:   badge.New(badge.Config{Patience: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,

@@ -108,6 +108,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			n.Quiet(n.World.Fanout)
 			now := n.Clock.Now()
 			n.Server.Kill()
+			n.patience = 2 * time.Second
 			mend := n.fails("notifications", with)
 			got := n.read(author)
 			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf.Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
@@ -120,6 +121,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 				t.Errorf("the total: %+v", got.Total)
 			}
 			again := n.restarted()
+			again.patience = n.patience
 			again.fails("notifications", with)
 			unknown := again.read(author)
 			if unknown.Notifications.Like.Precision != services.Unknown || unknown.Total.Precision != services.Unknown || unknown.HomeFeed.Value != 1 {

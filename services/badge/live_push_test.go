@@ -14,6 +14,7 @@ import (
 // version. Once Redis answers again the start is pushed, although nothing in the document has changed.
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	n := served(t)
+	n.patience = 500 * time.Millisecond // the time for which the hub waits for a slot in vain
 	reader, _, shows := n.hosting()
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
