@@ -47,6 +47,8 @@ type Conversation struct {
 	Muted       bool
 	ReadToken   string
 
+	ViewerCanRemoveMembers bool
+
 	// Resolvers read the lists by means of State. Read is set by code that has read the parts ahead, so that they are not read
 	// again one by one.
 	State chat.State

@@ -1308,7 +1308,7 @@ type Message struct {
 	ID string `json:"id"`
 	// The conversation.
 	ConversationID string `json:"conversationId"`
-	// The author.
+	// The author. An author who was erased is not named: `key` is empty, and `id` names no user.
 	Author User `json:"author"`
 	// The text, 1 to 5,000 characters; null if the message was recalled.
 	Body *string `json:"body,omitempty"`
@@ -1316,7 +1316,7 @@ type Message struct {
 	SentAt time.Time `json:"sentAt"`
 	// The members that the message mentions.
 	Mentions []User `json:"mentions"`
-	// Whether the author recalled the message.
+	// Whether the author recalled the message or was erased.
 	Recalled bool `json:"recalled"`
 }
 

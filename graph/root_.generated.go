@@ -783,6 +783,8 @@ func (ec *executionContext) childFields_Conversation(ctx context.Context, field 
 		return ec.fieldContext_Conversation_mentions(ctx, field)
 	case "muted":
 		return ec.fieldContext_Conversation_muted(ctx, field)
+	case "viewerCanRemoveMembers":
+		return ec.fieldContext_Conversation_viewerCanRemoveMembers(ctx, field)
 	case "readToken":
 		return ec.fieldContext_Conversation_readToken(ctx, field)
 	case "ref":
@@ -2093,6 +2095,8 @@ func (ec *executionContext) childFields_Show(ctx context.Context, field graphql.
 		return ec.fieldContext_Show_replayUrl(ctx, field)
 	case "late":
 		return ec.fieldContext_Show_late(ctx, field)
+	case "viewerHasReminder":
+		return ec.fieldContext_Show_viewerHasReminder(ctx, field)
 	case "remindsMe":
 		return ec.fieldContext_Show_remindsMe(ctx, field)
 	case "ref":

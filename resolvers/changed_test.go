@@ -43,7 +43,7 @@ func TestVerbsAreIdempotent(t *testing.T) {
 			{"mute", "unmute", "userId", "user:bob", "user { id }"},
 			{"hideFrom", "unhideFrom", "userId", "user:bob", "user { id }"},
 			{"likePost", "unlikePost", "postId", post, "post { id }"},
-			{"remindMe", "cancelReminder", "showId", show, "show { remindsMe }"},
+			{"remindMe", "cancelReminder", "showId", show, "show { viewerHasReminder }"},
 			{"joinConversation", "quitConversation", "conversationId", room, ""},
 			{"block", "unblock", "userId", "user:bob", "user { id }"},
 		} {

@@ -141,6 +141,7 @@ func graphConversation(state chat.State) graph.Conversation {
 		Unread:   services.NewCount(int(state.Own.Unread()), services.Exact, time.Time{}),
 		Mentions: services.NewCount(int(state.Own.UnreadMentions()), services.Exact, time.Time{}),
 		Muted:    state.Own.Muted, ReadToken: chat.ReadToken(state.Own), State: state,
+		ViewerCanRemoveMembers: state.Kind != chat.Direct && state.Creator == state.Own.User,
 	}
 	// A muted conversation counts in the total by its mentions only.
 	c.Unread.InTotal, c.Mentions.InTotal = !state.Own.Muted, state.Own.Muted

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,10 +184,33 @@ func TestMembersAlone(t *testing.T) {
 	a.must("a", `mutation($c: ID!) { addMembers(input: {conversationId: $c, userIds: ["user:c", "user:b"]}) { conversation { memberCount members { edges { node { key } } } } } }`, map[string]any{"c": group})
 	a.say("b", group)
 	a.wantUnreadCounts("added", "c", "1+0")
+	a.mayRemove(map[string]bool{"a": true, "b": false, "c": false}, group)
+	a.mayRemove(map[string]bool{"a": false, "b": false}, a.talk("DIRECT", "a", "b"))
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
 	a.wantUnreadCounts("removed", "c", "0+0")
+}
+
+// mayRemove expects that members are told, by each way to a conversation, whether they can remove others, and that the server
+// does as it tells.
+func (a *api) mayRemove(want map[string]bool, id string) {
+	a.t.Helper()
+	a.Named("d") // no member
+	for key, may := range want {
+		got := a.must(key, `query($id: ID!) { node(id: $id) { ... on Conversation { viewerCanRemoveMembers } } viewer { conversations { nodes { id viewerCanRemoveMembers } } } }`, map[string]any{"id": id})
+		listed := slices.ContainsFunc(got.at("viewer", "conversations", "nodes").([]any), func(node any) bool {
+			one := node.(map[string]any)
+			return one["id"] == id && one["viewerCanRemoveMembers"] == may
+		})
+		if got.at("node", "viewerCanRemoveMembers") != may || !listed {
+			a.t.Errorf("%s can remove members of %s: %+v, want %v", key, id, got.Data, may)
+		}
+		removed := a.as(key, `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:d"]}) { conversation { id } } }`, map[string]any{"c": id})
+		if allowed := removed.code() == ""; allowed != may {
+			a.t.Errorf("%s removes members of %s: %q", key, id, removed.code())
+		}
+	}
 }
 
 // Every invalid input gets its code and a message with the reason, and changes nothing.

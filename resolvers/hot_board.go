@@ -53,7 +53,8 @@ func liveBoardPart(field *ast.Field) *part {
 	}
 	// The reads that the selection needs beyond the board are found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
-	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
+	related, labelled := wanted.relations(), wanted.labels("Show")
+	reminded := len(wanted["Show.viewerHasReminder"]) > 0 || len(wanted["Show.remindsMe"]) > 0
 	joint := jointNot
 	first, top := topPage(field)
 	if top && !related && !labelled && !reminded {
@@ -165,13 +166,14 @@ var (
 		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
 		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
 		// OverAt and not EndedAt: a show whose end was reported before its start is not over.
-		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
-		"cancelledAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
-		"ref":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
-		"url":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.URL) }),
-		"data":        leaf(func(to []byte, s *shownShow) []byte { return appendData(to, s.label.Data) }),
-		"remindsMe":   leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.board.reminds[s.Show.ID]) }),
-		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
+		"endedAt":           leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
+		"cancelledAt":       leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
+		"ref":               leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
+		"url":               leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.URL) }),
+		"data":              leaf(func(to []byte, s *shownShow) []byte { return appendData(to, s.label.Data) }),
+		"remindsMe":         leaf(appendReminds),
+		"viewerHasReminder": leaf(appendReminds),
+		"late":              leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 
 	// The edge has the values that the session froze. A client sorts and labels by the edge, so that a show keeps its row when
@@ -214,3 +216,8 @@ var (
 		"building":   leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.Building) }),
 	}}
 )
+
+// appendReminds writes whether the viewer has a reminder of a show.
+func appendReminds(to []byte, s *shownShow) []byte {
+	return strconv.AppendBool(to, s.board.reminds[s.Show.ID])
+}

@@ -72,7 +72,7 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 	s.Quiet(s.Fanout)
 	_, err := s.Memory.Log.RunOnce(t.Context())
 	s.Must(err)
-	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl remindsMe } } pageInfo { hasNextPage } } } }`
+	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder } } pageInfo { hasNextPage } } } }`
 	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {
 		got := s.both(t, viewer, query, nil)
 		if !got.hot || len(got.errors) > 0 {
@@ -80,8 +80,8 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 		}
 		type edge struct {
 			Node struct {
-				ID        string
-				RemindsMe bool
+				ID                string
+				ViewerHasReminder bool
 			}
 		}
 		var shown struct {
@@ -94,8 +94,8 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 			t.Fatalf("%d shows: %s", len(edges), got.data)
 		}
 		for _, edge := range shown.Viewer.LiveBoard.Edges {
-			if edge.Node.RemindsMe != (edge.Node.ID == reminded) {
-				t.Errorf("%s: %s reminds %v", viewer, edge.Node.ID, edge.Node.RemindsMe)
+			if edge.Node.ViewerHasReminder != (edge.Node.ID == reminded) {
+				t.Errorf("%s: %s reminds %v", viewer, edge.Node.ID, edge.Node.ViewerHasReminder)
 			}
 		}
 	}

@@ -113,6 +113,11 @@ func (p shownLabels) Data(_ context.Context, show *graph.Show) (*string, error) 
 	return orNull(p.board.labels[showObjectOf(show.Key)].Data), nil
 }
 
+func (p shownLabels) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
+	reminds := p.board.reminds[show.Key]
+	return &reminds, nil
+}
+
 func (p shownLabels) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
 	return p.board.reminds[show.Key], nil
 }

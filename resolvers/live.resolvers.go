@@ -76,6 +76,11 @@ func (r *mutationResolver) CancelReminder(ctx context.Context, input graph.Cance
 	return &graph.CancelReminderPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
+func (r *showResolver) ViewerHasReminder(ctx context.Context, obj *graph.Show) (*bool, error) {
+	reminds, err := r.RemindsMe(ctx, obj)
+	return &reminds, err
+}
+
 func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

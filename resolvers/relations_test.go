@@ -67,6 +67,25 @@ func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	}
 }
 
+// Without SQL the reminders are null, and the board beside them is answered.
+func TestWithoutSQLRemindersAreNull(t *testing.T) {
+	a := newAPI(t)
+	a.about("bob", "follow", "user:alice")
+	show := a.schedule("alice", time.Hour)
+	a.Quiet(a.Fanout)
+	_, err := a.Memory.Log.RunOnce(t.Context())
+	a.Must(err)
+	const query = `{ viewer { liveBoard { edges { node { id title viewerHasReminder } } } } }`
+	if got := a.must("bob", query, nil); got.at("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != false {
+		t.Errorf("with SQL: %+v", got.Data)
+	}
+	_ = a.World.Store.Close()
+	got := a.as("bob", query, nil)
+	if got.at("viewer", "liveBoard", "edges", 0, "node", "id") != show || got.at("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != nil || got.code() == "" {
+		t.Errorf("without SQL: %+v", got)
+	}
+}
+
 // Without SQL the relations are null, and the fields beside them are answered.
 func TestWithoutSQLRelationsAreNull(t *testing.T) {
 	a := newAPI(t)

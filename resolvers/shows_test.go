@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-const showFields = `{ id host { key } title coverUrl status plannedAt startedAt endedAt cancelledAt replayUrl late remindsMe }`
+const showFields = `{ id host { key } title coverUrl status plannedAt startedAt endedAt cancelledAt replayUrl late viewerHasReminder }`
 
 const (
 	scheduleMutation   = `mutation($i: ScheduleShowInput!) { scheduleShow(input: $i) { show ` + showFields + ` badges { version } } }`
@@ -41,7 +41,7 @@ func TestAShowThroughItsLife(t *testing.T) {
 	later, started := planned.Add(time.Hour), a.Clock.Now().Add(2*time.Second)
 	want := map[string]any{
 		"host": map[string]any{"key": "alice"}, "title": "Evening", "coverUrl": "https://example.com/c", "status": "UPCOMING", "plannedAt": timeText(planned),
-		"startedAt": nil, "endedAt": nil, "cancelledAt": nil, "replayUrl": nil, "late": false, "remindsMe": false,
+		"startedAt": nil, "endedAt": nil, "cancelledAt": nil, "replayUrl": nil, "late": false, "viewerHasReminder": false,
 	}
 	for _, step := range []struct {
 		mutation, name string
@@ -101,12 +101,12 @@ func TestAReminderIsANotification(t *testing.T) {
 	show, other := a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour)
 	for range 2 {
 		got := a.must("bob", remindMutation, map[string]any{"i": event{"showId": show}})
-		if got.at("remindMe", "show", "remindsMe") != true {
+		if got.at("remindMe", "show", "viewerHasReminder") != true {
 			t.Errorf("bob is not reminded: %+v", got.Data)
 		}
 	}
 	a.must("bob", remindMutation, map[string]any{"i": event{"showId": other}})
-	if got := a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { show `+showFields+` } }`, map[string]any{"i": event{"showId": other}}); got.at("cancelReminder", "show", "remindsMe") != false {
+	if got := a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { show `+showFields+` } }`, map[string]any{"i": event{"showId": other}}); got.at("cancelReminder", "show", "viewerHasReminder") != false {
 		t.Errorf("bob is reminded still: %+v", got.Data)
 	}
 	for key, want := range map[string]bool{"bob": true, "carol": false, "alice": false} {
@@ -210,7 +210,7 @@ func TestIngestOfShows(t *testing.T) {
 		}
 	}
 	node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": show})
-	wantFields := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "remindsMe": true}
+	wantFields := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "viewerHasReminder": true}
 	for field, want := range wantFields {
 		if node.at("node", field) != want {
 			t.Errorf("%s is %v, want %v", field, node.at("node", field), want)
@@ -244,7 +244,7 @@ func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 	does(cancelMutation, event{"showId": goes})
 	does(endMutation, event{"showId": ended}) // reported before its start, so it does not show
 	want := map[string]string{runs: "REPLAY", starts: "LIVE", moves: "UPCOMING", goes: "CANCELLED", ended: "UPCOMING"}
-	for _, more := range []string{"", " remindsMe"} {
+	for _, more := range []string{"", " viewerHasReminder remindsMe"} {
 		got := a.must("bob", `query($s: String!) { viewer { liveBoard(sessionId: $s) { newSession edges { `+edge+` node { id title cancelledAt late `+edge+more+` } } } } }`,
 			map[string]any{"s": first.at("viewer", "liveBoard", "sessionId")})
 		edges, _ := got.at("viewer", "liveBoard", "edges").([]any)

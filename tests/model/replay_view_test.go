@@ -18,7 +18,7 @@ const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value pre
 	siteMessages(first:30){edges{node{title createdAt updatedAt readAt}}}
 	announcements(first:30){edges{node{title startsAt endsAt unread}}}
 	conversations(first:2){edges{node{title unread{value precision} mentions{value} muted memberCount messages(first:40){nodes{body author{key} sentAt recalled mentions{key}}}}}}
-	liveBoard(first:30){edges{status node{title status plannedAt startedAt endedAt cancelledAt remindsMe host{key}}}}
+	liveBoard(first:30){edges{status node{title status plannedAt startedAt endedAt cancelledAt viewerHasReminder host{key}}}}
 	views(codes:["topic"]){edges{node{key upTo lastAccessAt unread{value precision}}}}
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
