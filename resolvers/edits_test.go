@@ -14,10 +14,10 @@ type edit struct {
 	host         bool   // the host application sends it
 	always       event  // the fields that identify the edited object
 	field        string
-	value        any   // the value to set
-	other        event // another edit, which does not name the field
-	shown        string
-	path         []any // of the field in the answer
+	value        any    // the value to set
+	other        event  // another edit, which does not name the field
+	selection    string // of the mutation's payload
+	path         []any  // of the field in the answer
 	want, clears any
 	elsewhere    func() any // reads the field, if the answer does not show it
 }
@@ -73,7 +73,7 @@ func (a *api) edits(t *testing.T, e edit) {
 				input[name] = value
 			}
 		}
-		query := fmt.Sprintf(`mutation($i: %s!) { %s(input: $i) { %s } }`, e.input, e.name, e.shown)
+		query := fmt.Sprintf(`mutation($i: %s!) { %s(input: $i) { %s } }`, e.input, e.name, e.selection)
 		if e.host {
 			return a.ask("", []services.Scope{services.ScopeIngest}, query, map[string]any{"i": input})
 		}

@@ -28,7 +28,7 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 		`{ viewer { homeFeed { nodes { ref } } } }`:                                                                 false,
 		`{ viewer { homeFeed { nodes { author { viewerFollows } } } } }`:                                            false,
 		`{ viewer { liveBoard(sessionId: "x") { end } } }`:                                                          false,
-		`{ viewer { liveBoard { nodes { viewerHasReminder } } } }`:                                                          false,
+		`{ viewer { liveBoard { nodes { viewerHasReminder } } } }`:                                                  false,
 		`{ viewer { liveBoard { nodes { url } } } }`:                                                                false,
 		`{ viewer { liveBoard { nodes { host { viewerFollows } } } } }`:                                             false,
 		`{ viewer { badges { version } liveBoard(lastId: "x") { end } } }`:                                          false,

@@ -77,7 +77,8 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 		full["device"] = "phone"
 		return full
 	}
-	// replayed reports events, and waits for longer than a replay may pause.
+	// replayed reports past events, runs all their jobs, also those that wait for late reports (Quiet advances the clock), and
+	// checks bob's unread count in his list and in his badges.
 	replayed := func(what string, unread float64, events ...event) {
 		t.Helper()
 		got := a.report(events...)

@@ -47,8 +47,8 @@ const (
 )
 
 // operation is one entry of operations. I is the input of the mutation. An operation is shared by all calls and does not change
-// after table. The type parameter lets command use its input without a cast; entry hides the parameter. The methods only remove
-// the type: the code that they call is compiled once and not for each input.
+// once the function table has made it. The type parameter lets command use its input without a cast; entry hides the parameter.
+// The methods only convert between any and *I: the code that they call is compiled once and not for each input.
 type operation[I any] struct {
 	spec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an

@@ -64,7 +64,7 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	shown := make([]graph.WebhookDeadLetter, len(list))
 	for i, letter := range list {
 		shown[i] = graph.WebhookDeadLetter{
-			UserID: services.GlobalID(services.UserType, letter.Key), Key: letter.Key, Version: stream.VersionText(letter.Seq), Attempts: letter.Attempts,
+			UserID: services.GlobalID(services.UserType, letter.UserKey), Key: letter.UserKey, Version: stream.VersionText(letter.Seq), Attempts: letter.Attempts,
 			FirstAt: letter.FirstAt, DeadAt: letter.DeadAt, Status: orNoStatus(letter.Status), Error: letter.Error,
 		}
 	}

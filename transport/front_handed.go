@@ -71,7 +71,7 @@ type handedConn struct {
 	takeBack      func(before []byte) bool
 	handedAnswers int // the number of answers after which it returns
 	state         atomic.Int32
-	room          int // the size of the HTTP server's empty buffer; only the reader uses it
+	wholeRoom     int // the size of the HTTP server's empty buffer; only the reader uses it
 
 	mu       sync.Mutex
 	change   sync.Cond // signals a change of the fields below
@@ -201,10 +201,10 @@ func (c *handedConn) readsBody() bool {
 func (c *handedConn) returns(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.
-	if c.room == 0 {
-		c.room = room
+	if c.wholeRoom == 0 {
+		c.wholeRoom = room
 	}
-	return room == c.room && len(c.before) < frontBuffer && c.state.CompareAndSwap(handedWaiting, handedReturned)
+	return room == c.wholeRoom && len(c.before) < frontBuffer && c.state.CompareAndSwap(handedWaiting, handedReturned)
 }
 
 // CloseWrite closes the sending side. The HTTP server calls it before it closes a connection that it has not read to the end.

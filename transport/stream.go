@@ -107,7 +107,7 @@ func (s *stream) claimLocked(request bool) bool {
 		return false
 	}
 	s.taken = true
-	// The reservation is used: from now on serve sends pings and checks the expiry of the token.
+	// A reservation need not end by its timer any more: serve sends pings and checks the expiry of the token from now on.
 	if s.timer != nil {
 		s.timer.Stop()
 	}

@@ -60,13 +60,13 @@ func newMemory(log *changelog.Follower, from reader, setDots func(names []string
 		texts: changelog.NewCache[services.PostID](2*maxListed, func(a Announcement) time.Time { return a.UpdatedAt }),
 	}
 	log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
-	log.RegisterStream(changelog.Stream{Learned: m.learned})
+	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned})
 	return m
 }
 
-// learned adds the cached version to each user's sum, doubled as in sequence. It omits the changes that time alone makes, because
+// addLearned adds the cached version to each user's sum, doubled as in sequence. It omits the changes that time alone makes, because
 // every node makes these by itself.
-func (m *Memory) learned(_ []services.UserID, sums []uint64) {
+func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.version()
 	for i := range sums {
 		sums[i] += learned

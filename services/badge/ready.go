@@ -18,8 +18,8 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	badges := make([]*services.Badges, len(users))
 	at := s.moment(ctx)
 	today := at.Today()
-	// owed is taken before the documents are read, as in readInto: users whose update is projected or whose fallback version is
-	// passed meanwhile are left to Read as well.
+	// owed and before are taken before the documents are read, as in readInto. An update that is projected after that, or a
+	// fallback version that is forgotten after that, may be missing from the documents: Read answers these users too.
 	owed := make([]bool, len(users))
 	for i, user := range users {
 		owed[i] = s.jobs.OwesUpdate(user)

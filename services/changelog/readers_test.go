@@ -73,14 +73,14 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var left []services.UserID
-	f.RegisterStream(Stream{Learned: func(_ []services.UserID, sums []uint64) {
+	f.RegisterStream(Stream{AddLearned: func(_ []services.UserID, sums []uint64) {
 		for i := range sums {
 			sums[i] += 100
 		}
 	}})
 	readers := NewReaders[string](f)
 	f.RegisterStream(Stream{
-		Learned: func(users []services.UserID, sums []uint64) {
+		AddLearned: func(users []services.UserID, sums []uint64) {
 			readers.Each(users, func(i int, key string) { sums[i] += uint64(len(key)) })
 		},
 		Unfollow: func(users []services.UserID) { left = users; readers.Unfollow(users) },

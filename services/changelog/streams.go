@@ -8,9 +8,9 @@ import (
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// Learned counts, for each user, the changes that the user is shown and that this node has applied, and adds their number to the
-	// user's sum. The number never falls.
-	Learned func(users []services.UserID, sums []uint64)
+	// AddLearned counts, for each user, the changes that the user is shown and that this node has applied, and adds their number
+	// to the user's sum. The number never falls.
+	AddLearned func(users []services.UserID, sums []uint64)
 	// Unfollow says that users are no longer watched here; nil if the stream records no users.
 	Unfollow func(users []services.UserID)
 }
@@ -24,7 +24,7 @@ func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams,
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {
-		stream.Learned(users, sums)
+		stream.AddLearned(users, sums)
 	}
 	return sums
 }

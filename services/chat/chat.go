@@ -207,7 +207,7 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
 		}
-		queued = append(queued, passJob(c.ID))
+		queued = append(queued, projectAllJob(c.ID))
 	}
 	return jobs.Enqueue(ctx, tx, queued...)
 }
@@ -303,7 +303,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		head = Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
 		if c.Way == OnRead { // the states of many members changed, and only a pass projects them
-			job = passJob(conversation)
+			job = projectAllJob(conversation)
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)
 	})

@@ -110,7 +110,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 	}
 	job := s.projectJob(id)
 	if c.Way == OnRead { // the states of many members changed
-		job = passJob(id)
+		job = projectAllJob(id)
 	}
 	return done, jobs.Enqueue(ctx, tx, job)
 }

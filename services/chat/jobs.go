@@ -16,10 +16,10 @@ import (
 // The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so it serves all
 // changes before that.
 const (
-	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write
-	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
-	jobMember  = "chat.member" // key: conversation/user. The user's own state changed
-	jobInside  = "chat.inside" // key: conversation/user. A lease on being inside may have expired
+	jobProject    = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write
+	jobProjectAll = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
+	jobMember     = "chat.member" // key: conversation/user. The user's own state changed
+	jobInside     = "chat.inside" // key: conversation/user. A lease on being inside may have expired
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobProject, Class: jobs.Short, Each: ofConversation(s.projectHead), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
-		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(s.pass), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
+		{Name: jobProjectAll, Class: jobs.Bulk, Each: ofConversation(s.projectAllAndSwitch), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
 		{Name: jobMember, Class: jobs.Short, Each: ofMember(s.projectMember), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
 		{Name: jobInside, Class: jobs.Short, Each: ofMember(s.endExpired), Changes: jobs.CountsOf(jobs.SecondUser, services.SourceConversations)},
 	}
@@ -62,8 +62,10 @@ func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
 	return s.throttle.Turn(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
 }
 
-// passJob projects every member's state, and ends a change to counting on read.
-func passJob(id services.ConversationID) jobs.NewJob { return jobs.Keyed(jobPass, id.String()) }
+// projectAllJob projects every member's state, and ends a change to counting on read.
+func projectAllJob(id services.ConversationID) jobs.NewJob {
+	return jobs.Keyed(jobProjectAll, id.String())
+}
 
 // memberJob projects one member's state.
 func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
@@ -174,10 +176,11 @@ func (s *Service) markIdle(ctx context.Context, id services.ConversationID) erro
 	}
 }
 
-// pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then each
-// message is still projected to each member, so it does not matter which members have the flag.
-func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
-	// The lock makes the read see the newest transaction. The pass itself holds no lock, because it may take long.
+// projectAllAndSwitch projects every state, in either way of counting, and ends a change to counting on read. Once all members
+// have the flag, writing to them can stop: until then each message is still projected to each member, so it does not matter which
+// members have the flag.
+func (s *Service) projectAllAndSwitch(ctx context.Context, id services.ConversationID) error {
+	// The lock makes the read see the newest transaction. The projection holds no lock, because it may take long.
 	var c Conversation
 	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
 	if err := s.Store.Write(ctx, read); err != nil {

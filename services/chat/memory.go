@@ -65,7 +65,7 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
 		watchers: map[services.ConversationID][]chan struct{}{},
 	}
 	log.RegisterTurn(changelog.Turn{Name: "last sequences of conversations", When: changelog.AfterLog, Run: l.look})
-	log.RegisterStream(changelog.Stream{Learned: l.learned, Unfollow: l.readers.Unfollow})
+	log.RegisterStream(changelog.Stream{AddLearned: l.addLearned, Unfollow: l.readers.Unfollow})
 	return l
 }
 
@@ -74,8 +74,8 @@ func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-// learned adds to sums the last sequences of each watched user's conversations, a part of the version of the user's badges.
-func (l *Sequences) learned(users []services.UserID, sums []uint64) {
+// addLearned adds to sums the last sequences of each watched user's conversations, a part of the version of the user's badges.
+func (l *Sequences) addLearned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.readers.Each(users, func(i int, id services.ConversationID) {

@@ -254,7 +254,7 @@ func (w *world) leave(t *rapid.T) {
 // again queues jobs without a cause.
 func (w *world) again(t *rapid.T) {
 	room, user, _ := w.pick(t)
-	w.n.enqueue(w.n.projectJob(room.id), passJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
+	w.n.enqueue(w.n.projectJob(room.id), projectAllJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
 }
 
 func (w *world) work(t *rapid.T) {

@@ -86,7 +86,7 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	}{
 		{"a message", func() { n.send(users[0], group) }, true},
 		{"the same projected again", func() { n.enqueue(n.projectJob(group)) }, false},
-		{"a pass over it", func() { n.enqueue(passJob(group)) }, false},
+		{"a projection of all its states", func() { n.enqueue(projectAllJob(group)) }, false},
 		{"the mark", func() { n.read(users[1], group, 0) }, true},
 		{"a mute", func() { n.mustDo(n.Mute(users[1], group, true), nil) }, true},
 		{"a message in a muted conversation", func() { n.send(users[0], group) }, true},

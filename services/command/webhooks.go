@@ -213,7 +213,7 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, letter := range list {
-		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", timeText(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.Key)
+		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", timeText(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.UserKey)
 	}
 	if len(list) == deadShown {
 		fmt.Fprintf(table, "These are the newest %d.\n", deadShown)

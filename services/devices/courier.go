@@ -82,7 +82,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 
 // Resign ends the work: requests under way are broken off, and the outcomes are recorded, so that the next node repeats little.
 func (c *courier) Resign(ctx context.Context) {
-	c.sending.Wait() // they end with the context of the steps
+	c.sending.Wait() // the requests have the context of Step, which has ended, so they end soon
 	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
 	_ = c.record(recording) // if this fails, the next node repeats the messages
 	cancel()

@@ -155,7 +155,7 @@ func TestProgress(t *testing.T) {
 func TestProgressText(t *testing.T) {
 	clock := &ticking{now: time.Unix(0, 0)}
 	p := newProgress(Options{Clock: clock}, 1_000, clock.now)
-	report := Report{What: "follows", Rows: 30_000, New: 50_000, Duplicates: 10_000}
+	report := Report{What: "follows", Rows: 30_000, New: 50_000, NotNew: 10_000}
 	if got, want := p.text(report, 250, 10*time.Second), " 25 %  30,000 rows  6,000 follows/s  30s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

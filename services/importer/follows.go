@@ -123,7 +123,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	im.keys.learn(users)
 	im.report.Rows += int64(len(im.batch))
 	im.report.New += int64(inserted)
-	im.report.Duplicates += int64(len(edges) - inserted)
+	im.report.NotNew += int64(len(edges) - inserted)
 	im.batch = im.batch[:0]
 	im.newest = im.latestSince()
 	im.showProgress()

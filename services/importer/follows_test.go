@@ -126,7 +126,7 @@ func TestImportFollows(t *testing.T) {
 		im := newImporter(t, open())
 		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
 		got := im.must(Options{File: path})
-		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, Duplicates: 1}); got != want {
+		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, NotNew: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		now := services.PostIDAt(im.now)
@@ -146,7 +146,7 @@ func TestImportFollows(t *testing.T) {
 		// Existing follows stay as they are, and a finished import starts from the beginning.
 		im.now = im.now.Add(time.Hour)
 		again := im.must(Options{File: path})
-		if want := (Report{What: "follows", Lines: 8, Rows: 5, Duplicates: 5}); again != want {
+		if want := (Report{What: "follows", Lines: 8, Rows: 5, NotNew: 5}); again != want {
 			t.Errorf("again: got %+v, want %+v", again, want)
 		}
 		if diff := cmp.Diff(follows, im.follows("alice", "bob", "carol")); diff != "" {
@@ -160,7 +160,7 @@ func TestImportBothWaysWithPrefix(t *testing.T) {
 		im := newImporter(t, open())
 		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
 		got := im.must(Options{File: path, Both: true, Prefix: "u-"})
-		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, Duplicates: 2}); got != want {
+		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, NotNew: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.pairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
@@ -302,7 +302,7 @@ func TestReportIsReadable(t *testing.T) {
 	for want, report := range map[string]Report{
 		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {What: "follows", Rows: 289_003, New: 578_006, Took: 15_240 * time.Millisecond},
 		"after line 1,000: 7 rows: 3 posts are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
-			What: "posts", ResumedAfter: 1000, Rows: 7, New: 3, Duplicates: 4, Bad: 1_234_567, BadFile: "f.bad"},
+			What: "posts", ResumedAfter: 1000, Rows: 7, New: 3, NotNew: 4, Bad: 1_234_567, BadFile: "f.bad"},
 		"3 rows: 2 messages are new, to 1,005 recipients; 0.1 s": {What: "messages", Rows: 3, New: 2, Recipients: 1_005, Took: 100 * time.Millisecond},
 	} {
 		if got := report.String(); got != want {

@@ -108,7 +108,7 @@ func TestImportedPosts(t *testing.T) {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000")
-		want = Report{What: "posts", Lines: 7, Rows: 6, New: 1, Duplicates: 5}
+		want = Report{What: "posts", Lines: 7, Rows: 6, New: 1, NotNew: 5}
 		if diff := cmp.Diff(want, im.mustPosts(Options{File: im.file("copy.jsonl", archive)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
@@ -179,7 +179,7 @@ func TestATruncatedImportOfPosts(t *testing.T) {
 	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustPosts(Options{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.Duplicates != got.New {
+	if rest := im.mustPosts(Options{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.NotNew != got.New {
 		t.Errorf("of the whole after %d: %+v", got.New, rest)
 	}
 }

@@ -114,7 +114,7 @@ func TestRefsAreClaimedMeanwhile(t *testing.T) {
 		}
 		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
 		got, err := im.posts(&claiming{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
-		if err != nil || got.New != 18 || got.Duplicates != 2 || len(im.feedOf("ann")) != 18 {
+		if err != nil || got.New != 18 || got.NotNew != 2 || len(im.feedOf("ann")) != 18 {
 			t.Errorf("%+v, %v: %v", got, err, im.feedOf("ann"))
 		}
 		holders, err := findRefs(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})

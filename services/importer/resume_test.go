@@ -144,7 +144,7 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := im.must(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.Duplicates == 0 {
+	if got := im.must(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.NotNew == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -169,7 +169,7 @@ func TestATruncatedFile(t *testing.T) {
 		t.Errorf("again: %v; %+v", err, second)
 	}
 	third := im.must(Options{File: im.file("f.csv.gz", packed), Batch: 500})
-	if third.New != 8_000-first.New || third.Duplicates != first.New {
+	if third.New != 8_000-first.New || third.NotNew != first.New {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
 }
@@ -285,7 +285,7 @@ func TestAKilledImportResumes(t *testing.T) {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
 		got := im.must(Options{File: path, Batch: 10})
-		if got.ResumedAfter == 0 || got.Duplicates != 0 || int(got.New) != 40-before || got.Bad != 10 {
+		if got.ResumedAfter == 0 || got.NotNew != 0 || int(got.New) != 40-before || got.Bad != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}
 		if n := len(im.pairs(keys...)); n != 40 {

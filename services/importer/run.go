@@ -20,7 +20,7 @@ type Report struct {
 	Lines        int64         // the last line that was read
 	Rows         int64         // good rows of this run
 	New          int64         // items that did not exist before
-	Duplicates   int64         // rows that existed already or came twice, and follows that a block forbids
+	NotNew       int64         // rows that existed already or came twice, and follows that a block forbids
 	Recipients   int64         // recipients named in rows of messages; a user who has a message does not get it again
 	Bad          int64         // lines that could not be used, including lines of earlier runs
 	BadFile      string        // the file with the bad lines; "" when there are none
@@ -37,7 +37,7 @@ func (r Report) String() string {
 	if r.What == messageForm.name {
 		fmt.Fprintf(&text, "to %s recipients", humanize.Comma(r.Recipients))
 	} else {
-		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.Duplicates))
+		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.NotNew))
 	}
 	if r.Bad > 0 {
 		fmt.Fprintf(&text, "; %s bad lines are in %s", humanize.Comma(r.Bad), r.BadFile)
@@ -52,7 +52,7 @@ func (r Report) counted() int64 {
 	if r.What == messageForm.name {
 		return r.Recipients
 	}
-	return r.New + r.Duplicates
+	return r.New + r.NotNew
 }
 
 // fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and the
@@ -173,7 +173,7 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 	}
 	r.report.Rows += int64(rows())
 	r.report.New += int64(len(planned))
-	r.report.Duplicates += int64(rows() - len(planned))
+	r.report.NotNew += int64(rows() - len(planned))
 	r.showProgress()
 	return nil
 }

@@ -144,7 +144,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		re.hasGood = true
 		if re.report.Rows++; known {
-			re.report.Duplicates++
+			re.report.NotNew++
 			continue
 		}
 		hosts[row.Key] = re.opts.Prefix + row.Host
@@ -254,7 +254,7 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 	// schedule that was refused.
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
-		re.report.Duplicates++
+		re.report.NotNew++
 	}
 	// Write may run its function again, so the show is counted once the transaction is committed.
 	var made bool

@@ -126,7 +126,7 @@ func TestImportedShows(t *testing.T) {
 		}
 		listed("s1")
 		before := livetest.Service(w).Memory.Version()
-		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
+		if got := im.mustShows(Options{File: im.file("more.jsonl", more)}); got.New != 3 || got.NotNew != 1 {
 			t.Errorf("of more: %+v", got)
 		}
 		_, shows = im.imported(keys...)
@@ -142,7 +142,7 @@ func TestImportedShows(t *testing.T) {
 				t.Errorf("%s was there before", key)
 			}
 		}
-		if got := im.mustShows(Options{File: file}); got.ResumedAfter != 6 || got.New+got.Duplicates != 0 {
+		if got := im.mustShows(Options{File: file}); got.ResumedAfter != 6 || got.New+got.NotNew != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
 		w.Work(w.Fanout)

@@ -29,8 +29,8 @@ func withAhead(ctx context.Context) context.Context { return context.WithValue(c
 // isAhead reports whether the jobs that are enqueued with a context go ahead.
 func isAhead(ctx context.Context) bool { return ctx.Value(aheadKey{}) != nil }
 
-// inherit makes the jobs that are enqueued with the returned context go ahead if all of the given jobs do.
-func inherit(ctx context.Context, jobs ...Job) context.Context {
+// inheritAhead makes the jobs that are enqueued with the returned context go ahead if all of the given jobs do.
+func inheritAhead(ctx context.Context, jobs ...Job) context.Context {
 	for _, job := range jobs {
 		if !job.Ahead {
 			return ctx

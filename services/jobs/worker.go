@@ -164,7 +164,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
-				ctx, span := trace.StartFrom(inherit(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
+				ctx, span := trace.StartFrom(inheritAhead(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
 				outcomes[i] = e.noted(kind.Each(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
@@ -188,7 +188,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	for k, job := range batch {
 		causes[k] = job.Cause
 	}
-	ctx, span := trace.StartFrom(inherit(ctx, batch...), causes, "job", name)
+	ctx, span := trace.StartFrom(inheritAhead(ctx, batch...), causes, "job", name)
 	span.Count(len(batch))
 	var failed error
 	// All of the jobs have one span, which fails with the last failure.

@@ -103,7 +103,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
 		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Projector.Expiry(),
-		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: maxSessionInIdleTimes * cfg.SessionFor,
+		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: maxSessionLifeInIdleTimes * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
@@ -131,6 +131,6 @@ func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before
 	}
 }
 
-// maxSessionInIdleTimes is the longest life of a session in idle times, however often the session is read. Nodes and SQL keep former
+// maxSessionLifeInIdleTimes is the longest life of a session in idle times, however often the session is read. Nodes and SQL keep former
 // positions of shows for that long.
-const maxSessionInIdleTimes = 24
+const maxSessionLifeInIdleTimes = 24

@@ -61,7 +61,7 @@ type Memory struct {
 	// No lock guards changed: only reads of the log use it, one at a time.
 	changed changedHosts // the changes that the present read of the log has found so far
 
-	// Lock order: mu, then the lock of readers (learned).
+	// Lock order: mu, then the lock of readers (addLearned).
 	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
 	boards  *receivers[*HostWatch]
 }
@@ -85,7 +85,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 		readers: newReceivers(clock, log.NotifyMoved), boards: newReceivers(clock, wakeBoards),
 	}
 	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
-	log.RegisterStream(changelog.Stream{Learned: m.learned, Unfollow: m.readers.leave})
+	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned, Unfollow: m.readers.leave})
 	return m
 }
 
@@ -95,9 +95,9 @@ func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
-// learned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
+// addLearned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
 // sum with the sum of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
-func (m *Memory) learned(users []services.UserID, sums []uint64) {
+func (m *Memory) addLearned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
 	}

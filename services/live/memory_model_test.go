@@ -49,7 +49,7 @@ func (h *history) write() {
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
-			status = ShowReplay // its host was new, so it was already over when it was published on boards
+			status = ShowReplay // a new host's shows come onto boards late: this one was over by then
 		}
 		h.committed(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return

@@ -66,7 +66,7 @@ func newPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 	}
 	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.Each(p.apply)})
 	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterRead, Run: p.readWanted})
-	log.RegisterStream(changelog.Stream{Learned: p.learned, Unfollow: p.readers.Unfollow})
+	log.RegisterStream(changelog.Stream{AddLearned: p.addLearned, Unfollow: p.readers.Unfollow})
 	return p
 }
 
@@ -75,8 +75,8 @@ func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor)
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
-// learned adds the sequences of the authors in users' badges, as this node knows them: see changelog.Stream.
-func (p *Pulled) learned(users []services.UserID, sums []uint64) {
+// addLearned adds the sequences of the authors in users' badges, as this node knows them: see changelog.Stream.
+func (p *Pulled) addLearned(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	p.readers.Each(users, func(i int, author services.UserID) {

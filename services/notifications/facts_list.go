@@ -227,7 +227,8 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
-		// The key is the ID of the group, which describe keeps. The positions of a group that describe omits stay absent.
+		// The key is the first position of the group: describe returns it as First. The positions of a group that describe
+		// omits stay absent.
 		asked[l.first] = append(asked[l.first], place)
 		return err
 	})

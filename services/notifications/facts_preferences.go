@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
+const preferencesText = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
 	// ensurePreferences makes the row, so that it can be locked: FOR UPDATE cannot lock a missing row, and one of two concurrent
@@ -19,9 +19,9 @@ var (
 		ON CONFLICT (user_number) DO NOTHING`)
 
 	// selectPreferences takes no lock. It is for readers.
-	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesIn)
+	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesText)
 
-	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesIn+` {for update}`)
+	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesText+` {for update}`)
 
 	// The row exists and is locked.
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)

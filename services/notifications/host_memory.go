@@ -33,13 +33,13 @@ func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostC
 	m := &Memory{db: db, log: log, install: install}
 	if log != nil {
 		log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
-		log.RegisterStream(changelog.Stream{Learned: m.learned})
+		log.RegisterStream(changelog.Stream{AddLearned: m.addLearned})
 	}
 	return m
 }
 
-// learned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
-func (m *Memory) learned(_ []services.UserID, sums []uint64) {
+// addLearned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
+func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
 	learned := m.Now().At()
 	for i := range sums {
 		sums[i] += learned

@@ -10,7 +10,7 @@ import (
 // A follow in another mode than FollowAll has a row in follow_modes, and a since after every post. So feeds and fan-outs read
 // since alone, and no mode.
 const (
-	// FollowColumns are the columns of a follow f that an Edge is made of: since, and the value held that WithMode takes.
+	// FollowColumns are the columns of a follow f that an Edge is made of: since, and the argument held of WithMode.
 	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
 		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 0) END`
 

@@ -38,7 +38,7 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 		return inserted, err
 	}
 	more, err := tx.Insert(ctx, importAnswers, answers)
-	// Otherwise the caller rolls back, and the changes would be dropped anyway.
+	// The comments are counted only if all answers are new. If not, the caller rolls back, which would drop the counts.
 	if err == nil && more == len(answers) {
 		for _, post := range posts {
 			if post.Parent != 0 {

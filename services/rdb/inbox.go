@@ -89,7 +89,8 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 }
 
 // DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
-// entries in registered lists. It fences: see Removed in Snapshot.
+// entries in registered lists. If the reader has a document it also fences, even if nothing was removed: an add or a merge
+// whose read of SQL has a stamp from before this removal gets Retry.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
 	return c.Result(ctx, inboxDrop, redis.Call{
 		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},

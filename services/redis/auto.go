@@ -12,8 +12,8 @@ import (
 )
 
 // Shared is the client for single reads under load: concurrent reads share one round trip. It counts round trips as the plain
-// client does, keeps the context's deadline, and returns the same errors. A call whose context is only cancelled ends after the
-// read timeout at the latest, on the embedded Redis after twice that.
+// client does, keeps the context's deadline, and returns the same errors. Cancelling the context of a call that waits in a batch
+// does not end the call: it ends after the read timeout at the latest, on the embedded Redis after twice that.
 func (c *Client) Shared() redis.Cmdable { return c.shared }
 
 // newShared makes the client of Shared. The library's automatic pipeline runs its batches in a context of its own, which

@@ -77,7 +77,7 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	s := &privateServer{program: program, folder: folder, socket: filepath.Join(folder, socketName), password: rand.Text(), log: log,
 		stop: stop, done: make(chan struct{})}
 	first := make(chan error, 1)
-	go s.keep(running, first)
+	go s.keepRunning(running, first)
 	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
 	defer cancel()
 	err = s.awaitPong(deadline, first)
@@ -144,9 +144,9 @@ func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }
 
-// keep restarts the server whenever it ends, until ctx ends. first receives the error of a server that ended before its first
+// keepRunning restarts the server whenever it ends, until ctx ends. first receives the error of a server that ended before its first
 // answer.
-func (s *privateServer) keep(ctx context.Context, first chan<- error) {
+func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 	defer close(s.done)
 	// A child with Pdeathsig is killed when the thread that started it ends: this goroutine keeps the thread while the server
 	// runs. The thread is unlocked after that and not ended, since another child may depend on it.

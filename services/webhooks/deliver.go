@@ -18,7 +18,7 @@ const (
 	batchDue  = 100              // letters of one round
 	roundFor  = 3 * time.Second  // after which a round begins no further request
 	breaker   = outbound.Breaker // after how many failures in a row an endpoint is down
-	mostSent  = 200_000          // entries of sent
+	mostSent  = 200_000          // users in deliverer.sent: beyond that an alert may come twice
 	awayFirst = 30 * time.Second
 	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
 )

@@ -30,9 +30,9 @@ type badges struct {
 	Display string   `json:"display"`
 	Sources []count  `json:"sources"`
 	Dots    []string `json:"dots"`
-	Quiet   bool     `json:"quiet"`
+	Quiet   bool     `json:"quiet"` // the user's quiet hours are in effect
 	Cause   *cause   `json:"cause"`
-	Silent  bool     `json:"silent"`
+	Silent  bool     `json:"silent"` // nothing in this change may alert the user
 }
 
 // count is one part of the badges. Part is null where a source has one count.

@@ -175,7 +175,7 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 // scanLetter reads a letter. Its key is "" where the statement does not look it up.
 func scanLetter(scan func(...any) error) (l Letter, err error) {
 	var first, due, dead int64
-	err = scan(&l.User, &l.Key, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
+	err = scan(&l.User, &l.UserKey, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
 	l.FirstAt, l.DueAt, l.DeadAt = moment(first), moment(due), moment(dead)
 	return l, err
 }

@@ -103,7 +103,7 @@ type endpoint struct {
 // change when it is sent. The endpoint has the user's changes up to Base; an open socket alerted the user of those up to Heard.
 type Letter struct {
 	User     services.UserID
-	Key      string // "" except in lists for operators
+	UserKey  string // "" except in lists for operators
 	Base     uint64
 	Heard    uint64
 	Seq      uint64 // the version tried last

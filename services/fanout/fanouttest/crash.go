@@ -68,8 +68,8 @@ func (m *mortal) died() bool { return m.left.Load() < 0 }
 func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 	t.Helper()
 	deaths := 0
-	// The steps of one job are a few checks of the context apart, so growing strides meet all of the job at a fraction of the
-	// cost.
+	// The worker dies after 1, 2, 3, 4, 6, 8, 11 and so on checks of its context. The steps of one job are a few checks apart,
+	// so these deaths fall into all parts of the job, at a fraction of the cost of every number.
 	for checks, died := 1, true; died; checks += 1 + checks/4 {
 		if checks > maxChecks {
 			t.Fatal("the work has no end")
