@@ -183,6 +183,44 @@ func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	}
 }
 
+// Changes that are committed while the members get the flag, after a member's page and before the switch, reach the members' counts.
+func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
+	// The job that ends the switch locks the conversation, and then reads pages of members. The second page is of one member.
+	locked, pages := false, 0
+	var between func()
+	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: func(statement string) {
+		switch {
+		case statement == "lock a conversation":
+			locked, pages = true, 0
+		case statement == "memberships of the active" && locked:
+			if pages++; pages == 2 && between != nil {
+				run := between
+				between = nil
+				run()
+			}
+		}
+	}}), func(c *Config) { c.MaxWriteMembers = 400 })
+	users := n.Users(membersPerPage + 1)
+	room := n.create(Room, users[:400]...)
+	recalled := n.send(users[0], room)
+	n.projected()
+	between = func() {
+		n.mustDo(n.Recall(users[0], recalled), nil)
+		n.send(users[0], room, users[1])
+		n.mustDo(n.RemoveMembers(users[0], room, users[2:3]))
+	}
+	n.mustDo(n.AddMembers(users[0], room, users[400:]))
+	locked = false
+	n.projected()
+	if way := n.counting(room); way != OnRead || between != nil {
+		t.Fatalf("counted by %s", way)
+	}
+	n.want("mentioned", users[1], 1, 1)
+	n.want("recalled", users[3], 1, 0)
+	n.want("removed", users[2], 0, 0)
+	n.want("added", users[400], 1, 0)
+}
+
 // Above the limit of members a message is not projected: it writes only the rows of its author and of the mentioned users.
 func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })

@@ -193,8 +193,13 @@ func (s *Service) projectAllAndSwitch(ctx context.Context, id services.Conversat
 		return nil
 	}
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
-		_, err := changeWay(ctx, tx, c, OnRead) // unless the way changed again meanwhile
-		return err
+		changed, err := changeWay(ctx, tx, c, OnRead) // unless the way changed again meanwhile
+		if err != nil || !changed {
+			return err
+		}
+		// A mention, a recall or a change of members that was committed after its member's page was read has queued projectHead
+		// alone, which does nothing from now on. One more projection has them all.
+		return jobs.Enqueue(ctx, tx, projectAllJob(id))
 	})
 }
 
