@@ -12,6 +12,32 @@ import (
 	"tidings/services/sql"
 )
 
+// A post in flight that is older than the first page is on the page where it belongs.
+func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
+	n := served(t)
+	reader, _, small := n.crowd()
+	one := posts.InFlightFanout{Post: n.Posts(small, 1)[0], Author: small} // without a job: no fan-out brings it
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
+			return err
+		}
+		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
+	})
+	_, err := n.Memory.Log.RunOnce(t.Context())
+	n.Must(err)
+	want := []services.PostID{one.Post}
+	for range 4 {
+		want = append([]services.PostID{n.World.Post(small)}, want...)
+	}
+	n.Quiet(n.fan)
+	if got, _ := n.walk(reader, 2); !slices.Equal(got, want) {
+		t.Errorf("pages of 2: %v, want %v", got, want)
+	}
+	if got := n.Document(reader).FeedCount; got != len(want) {
+		t.Errorf("%d are counted, want %d", got, len(want))
+	}
+}
+
 // A fan-out reaches a reader and ends while their page is read, after the inbox was read. The page still has the post.
 func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 	var during func()

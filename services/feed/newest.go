@@ -57,7 +57,7 @@ func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts
 		}
 	}
 	raw := merged(*inbox, pulled, services.MaxPostID, first+1)
-	if len(raw.lacking(unfinished, first+1)) > 0 {
+	if len(raw.lacking(unfinished, services.MaxPostID, first+1)) > 0 {
 		return page, false
 	}
 	entries := page.cut(raw, first)

@@ -48,16 +48,11 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
-		switch {
-		case named != 0: // the first piece is below the named post
+		if named != 0 { // the first piece is below the named post
 			read = s.below
-		case before == services.MaxPostID: // only the newest page can lack a post in flight
-			read = func(ctx context.Context, reader services.UserID, _ services.PostID, limit int) (rawPage, error) {
-				return s.first(ctx, reader, limit)
-			}
 		}
 		// One entry more than the wanted number is read, to learn whether there is a next page.
-		raw, err := read(ctx, reader, before, want+1)
+		raw, err := s.whole(ctx, read, reader, before, want+1)
 		if err != nil {
 			return page, err
 		}
@@ -229,31 +224,39 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 	return page, nil
 }
 
-// first reads the newest entries. Posts in flight are added to the reader's inbox first, so that a slow fan-out never shows, neither in the
-// list nor in the count.
+// first reads the newest entries, with the posts in flight.
 func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
+	return s.whole(ctx, s.raw, reader, services.MaxPostID, limit)
+}
+
+// whole reads entries by raw or below, with the posts in flight that belong among them: these are added to the reader's inbox, so
+// that a slow fan-out never shows, neither in the list nor in the count. A post may still be in flight when newer ones fill the
+// first page, so this holds for every page.
+func (s *Service) whole(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
+	reader services.UserID, before services.PostID, limit int,
+) (rawPage, error) {
 	// The list is read before the inbox: a fan-out that ends in between is in the list.
 	unfinished := s.inFlight.List()
-	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
+	page, err := read(ctx, reader, before, limit)
 	if err != nil || page.FromFacts || len(unfinished) == 0 {
 		return page, err
 	}
-	lacking := page.lacking(unfinished, limit)
+	lacking := page.lacking(unfinished, before, limit)
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
-		return s.rawFacts(ctx, reader, services.MaxPostID, limit, false)
+		return s.rawFacts(ctx, reader, before, limit, false)
 	}
 	held, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !held {
 		return page, nil // the page is right without them, and the fan-out continues
 	}
-	return s.raw(ctx, reader, services.MaxPostID, limit)
+	return read(ctx, reader, before, limit)
 }
 
-// lacking are the posts in flight that a page of at most limit entries from the top should have and does not. A post that is
-// older than the page would not be shown.
-func (p *rawPage) lacking(unfinished []posts.InFlightFanout, limit int) (lacking []posts.InFlightFanout) {
+// lacking are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
+// belong to the pages below.
+func (p *rawPage) lacking(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {
-		beyond := len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
+		beyond := post.Post >= before || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(p.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)
 		}
