@@ -47,7 +47,7 @@ const of = (n, key) => ({
 window.oldKey = () => { subscription = of(0, [9, 9, 9]); };
 PushManager.prototype.getSubscription = async () => subscription;
 PushManager.prototype.subscribe = async (options) => (subscription = of(options.applicationServerKey === 'AQID' && options.userVisibleOnly ? 1 : 2, [1, 2, 3]));
-window.follow = () => followIcon(ask);
+window.follow = (device) => followIcon(ask, device);
 window.forget = () => forgetIcon(ask);
 window.alerts = '';
 new BroadcastChannel('alerts').onmessage = (event) => { window.alerts = event.data; };
@@ -101,11 +101,15 @@ func TestWebPushExample(t *testing.T) {
 			t.Errorf("with the badges %s the icon is %q, want %q", c.badges, icon, c.icon)
 		}
 	}
-	browsertest.Evaluate[bool](tab, t, `(window.icons = [], true)`)
-	asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1))`)
-	if want := `["registerDevice",{"input":{"endpoint":"https://push.example/1","p256dh":"p1","auth":"a1"}}]`; asked != want {
-		t.Errorf("the page asked %s, not %s", asked, want)
+	for device, sent := range map[string]string{``: `"silent":true`, `{name: 'phone', silent: false}`: `"name":"phone","silent":false`} {
+		browsertest.Evaluate[bool](tab, t, `(window.followed = false, window.follow(`+device+`).then((done) => { window.followed = done }), true)`)
+		browsertest.WaitFor(tab, t, "the browser is registered", `window.followed`)
+		asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1))`)
+		if want := `["registerDevice",{"input":{"endpoint":"https://push.example/1","p256dh":"p1","auth":"a1",` + sent + `}}]`; asked != want {
+			t.Errorf("the page asked %s, not %s", asked, want)
+		}
 	}
+	browsertest.Evaluate[bool](tab, t, `(window.icons = [], true)`)
 	quiet := false
 	deliver := func(user, version string, total int, alert string) {
 		t.Helper()

@@ -1,7 +1,8 @@
 // The part of the page. `ask` sends GraphQL as the user who is signed in, and returns the data.
 
-// At each start of the page, and once after a press of a button, so that the browser lets you ask for the permission.
-export async function followIcon(ask) {
+// At each start of the page, and once after a press of a button, so that the browser lets you ask for the permission. Each registration
+// sets the device's name and whether it gets silent messages: pass the same ones each time.
+export async function followIcon(ask, { name, silent = true } = {}) {
   const { pushKey } = (await ask('{ viewer { pushKey } }')).viewer;
   if (!pushKey || !('PushManager' in window) || (await Notification.requestPermission()) !== 'granted') return false;
   const worker = await navigator.serviceWorker.register('/worker.js');
@@ -9,7 +10,7 @@ export async function followIcon(ask) {
   const { endpoint, keys } = subscription.toJSON();
   const { registerDevice } = await ask(`mutation Register($input: RegisterDeviceInput!) {
     registerDevice(input: $input) { badges { total { value } quiet } }
-  }`, { input: { endpoint, p256dh: keys.p256dh, auth: keys.auth } });
+  }`, { input: { endpoint, p256dh: keys.p256dh, auth: keys.auth, name, silent } });
   // What the icon has may be the number of whoever sat here before, or one that fell without a message.
   const { total, quiet } = registerDevice.badges ?? {};
   if (total?.value > 0 && !quiet) await navigator.setAppBadge?.(total.value);
