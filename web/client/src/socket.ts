@@ -8,7 +8,11 @@ export interface SocketOptions {
   url: string;
   /** The source of tokens. */
   token: TokenSource | Tokens;
-  /** The name of this device, 1 to 64 characters, under which conversations are entered and left. */
+  /**
+   * The name of this device, under which conversations are entered and left: 1 to 64 ASCII letters, digits, '.', '_' and '-'. HTTP
+   * requests have the same name in the header Tidings-Device. All devices of a user without a name count as one, and the end of
+   * their connections leaves no conversation.
+   */
   device?: string;
   /** The first wait before trying again; it doubles with every failure. Default 500. */
   minWait?: number;
@@ -60,8 +64,13 @@ const passing = new Set([1002, 1003, 1007, 1008, 1009, 1010, 1011, 1015, 4401, 4
  * the server finds the client at fault (4400, 4406, 4409). It renews the token before it expires, and when the server refuses
  * it (4401, 4403). It leaves a connection that is silent. A subscription with $since asks, once connected again, for what is
  * newer than the badges it had, and one with $sessionId for the session that it had: what is unchanged is not sent twice.
+ *
+ * It throws on a name of the device that the server would refuse with 4400, which ends every subscription.
  */
 export function createSocket(options: SocketOptions): Client {
+  if (options.device !== undefined && !/^[\w.-]{1,64}$/.test(options.device)) {
+    throw new Error(`device: 1 to 64 letters, digits, '.', '_' and '-' are allowed, got ${JSON.stringify(options.device)}`);
+  }
   const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
   const { minWait, maxWait = longestWait, renewBefore = 30_000, pongWait = 5_000, retries = Infinity, on = {} } = options;
   const resume = createResume();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo } from 'node:net';
 import { test, type TestContext } from 'node:test';
-import { createSocket, createTokens, type SocketOptions } from '@tidings/client';
+import { createSocket, createTidings, createTokens, type SocketOptions } from '@tidings/client';
 import WebSocket, { WebSocketServer } from 'ws';
 import { acknowledge, connect, ends, event, send, watch, type Message } from './peer.js';
 import { until } from './until.js';
@@ -65,6 +65,15 @@ for (const code of [4400, 4406, 4409]) {
     assert.deepEqual([(failed[0] as { code: number }).code, inits.length], [code, 1]);
   });
 }
+
+test('a name of a device that the server refuses is an error at once', () => {
+  const options = { url: 'http://127.0.0.1:1/graphql', token: () => 'token', webSocketImpl: WebSocket };
+  for (const device of ['a', '0', 'My_phone-2.1', crypto.randomUUID(), 'x'.repeat(64)]) void createSocket({ ...options, device }).dispose();
+  for (const device of ['', 'my phone', 'a/b', 'a:b', 'téléphone', 'phone\n', 'x'.repeat(65)]) {
+    const message = `device: 1 to 64 letters, digits, '.', '_' and '-' are allowed, got ${JSON.stringify(device)}`;
+    for (const create of [createSocket, createTidings]) assert.throws(() => create({ ...options, device }), { message });
+  }
+});
 
 test('a token is renewed before it expires, without a wait and without a refusal', async () => {
   const tokens = [expiring(0.2), expiring(3600)];
