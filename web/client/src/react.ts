@@ -54,7 +54,11 @@ export interface Post {
   readonly publishedAt: string;
 }
 
-/** useHomeFeed returns the home feed and the count of new posts in it. With `select`, pass the type of the selected fields. */
+/**
+ * useHomeFeed returns the home feed and the count of new posts in it. Call markSeen as soon as posts are shown, and again when
+ * `top`, the first page, is another one: newPosts then counts the posts that came after them. With `select`, pass the type of the
+ * selected fields.
+ */
 export function useHomeFeed<Node extends { readonly id: string } = Post>({ first = 20, select }: ListOptions = {}) {
   const tidings = useTidings();
   const badges = useBadges();
@@ -63,7 +67,7 @@ export function useHomeFeed<Node extends { readonly id: string } = Post>({ first
     ...state,
     loadNext: list.loadNext,
     refresh: list.refresh,
-    /** How many posts the viewer has not seen, loaded or not. */
+    /** How many posts the viewer has not seen, loaded or not. Those that are shown are among them until markSeen. */
     newPosts: badges?.homeFeed as BadgeCount | undefined,
     /** markSeen marks the shown items as seen. */
     markSeen: async () => {

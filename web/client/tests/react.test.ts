@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { clear, createTidings, type Tidings } from '@tidings/client';
 import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications, type Notification } from '@tidings/client/react';
-import { createElement } from 'react';
+import { createElement, useEffect } from 'react';
 import { create } from 'react-test-renderer';
 import WebSocket from 'ws';
 import { textOf } from './documents.js';
@@ -100,6 +100,37 @@ test('useHomeFeed pages to the end, and marks what it shows', async () => {
   await until(now, ({ nodes }) => nodes[0]?.body === 'unseen', 'the new post is not shown');
   assert.equal(now().nodes.length, 5);
 });
+
+for (const posts of [7, 0]) {
+  test(`a pill counts the posts that came after the first page, of ${posts} posts`, async () => {
+    const { reader, author } = await pair(`pill-${posts}`, posts);
+    const marks: unknown[] = [];
+    // As Feed in the README.
+    const { now } = await render(reader, () => {
+      const { nodes, top, newPosts, loadNext, refresh, markSeen } = useHomeFeed({ first: 5 });
+      const shown = nodes.length > 0;
+      useEffect(() => {
+        if (shown) markSeen().then(() => marks.push(nodes[0]?.body), (reason) => marks.push(reason));
+      }, [shown, top]);
+      return { nodes, pill: top && newPosts?.value, loadNext, refresh };
+    });
+    await until(now, ({ nodes, pill }) => nodes.length === Math.min(posts, 5) && pill === 0, 'the first page counts as new');
+    await arrive(reader, 0);
+    for (const [i, body] of ['one', 'two'].entries()) {
+      await post(author, body);
+      await until(now, ({ nodes, pill }) => nodes.length === Math.min(posts, 5) && pill === i + 1, `${body} does not count`);
+    }
+    const { refresh } = now(); // of an earlier render, as a button has it
+    await refresh();
+    await until(now, ({ nodes, pill }) => nodes[0]?.body === 'two' && pill === 0, 'what is shown counts as new');
+    await arrive(reader, 0);
+    await now().loadNext();
+    await until(now, ({ nodes }) => nodes.length === posts + 2, 'the next page is not there');
+    await post(author, 'three');
+    await until(now, ({ pill }) => pill === 1, 'three does not count');
+    assert.deepEqual(marks, posts === 0 ? ['two'] : [`pill-${posts} ${posts - 1}`, 'two']);
+  });
+}
 
 test('what could not be loaded is not marked as seen', async () => {
   const { reader } = await pair('unloaded', 2);
