@@ -88,7 +88,8 @@ export interface Show {
   readonly startedAt: string | null;
   readonly endedAt: string | null;
   readonly replayUrl: string | null;
-  readonly remindsMe: boolean;
+  /** Null if it cannot be read. */
+  readonly viewerHasReminder: boolean | null;
 }
 
 /** The difference between the board and the one that is shown. */
@@ -121,7 +122,7 @@ function refusesSession(reason: unknown): boolean {
  */
 export function useLiveBoard<Node extends { readonly id: string } = Show>({ first = 20, select }: ListOptions = {}) {
   const tidings = useTidings();
-  const fields = select ?? `host { ${userFields} } title coverUrl status plannedAt startedAt endedAt replayUrl remindsMe`;
+  const fields = select ?? `host { ${userFields} } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder`;
   const [list, state] = useList<Node, { sessionId: string }>('liveBoard', '', fields, 'sessionId', { first });
   const [latest, setLatest] = useState<BoardChange<Node>>();
   const sessionId = state.page?.sessionId;
