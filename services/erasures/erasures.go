@@ -55,6 +55,7 @@ type Config struct {
 	// every release.
 	Steps []erase.Step
 	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
+	// A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureHeld.
 	Grace time.Duration
 	// Gone is called on every node when an erasure has begun, and again if the node cache holds the user again later; nil for none.
 	Gone func(key string)

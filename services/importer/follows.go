@@ -102,11 +102,14 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	}
 	var inserted int
 	var users map[string]services.UserID
-	fresh := im.keys.fresh()
+	used := make([]int32, 0, 2*len(im.batch))
+	for _, next := range im.batch {
+		used = append(used, next.follower, next.followee)
+	}
 	// Write may run its function again, after a conflict with another transaction: it must set every variable anew.
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
+		if users, err = im.keys.ensure(ctx, tx, used); err != nil {
 			return err
 		}
 		// The edges are made here, because the IDs of new keys are known here only, and anew for each run.
@@ -130,7 +133,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	return nil
 }
 
-// edges makes the follows of the batch. users has the IDs of the keys that are new in the batch.
+// edges makes the follows of the batch. users has the IDs that the transaction has read.
 func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
 	// One ID serves the batch: follows without a time begin together, before anything that is published after the
 	// commit.

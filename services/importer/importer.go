@@ -12,6 +12,10 @@
 // their IDs and refs may be taken by a server that runs at the same time; see commitPlan. A replay of shows has no batches: its
 // events happen one by one, at their times.
 //
+// A server may erase users meanwhile. A batch holds the users whom it names, so that an erasure begins before the batch or after
+// it. If it began before, the batch ends the import with CONFLICT, because the erasure would not find all rows that are added
+// while it goes on. After the erasure the key is free, and its lines make a new user.
+//
 // On failure: an error of the database ends the import with the position of the last commit, and the same command continues
 // there. The caller queues the jobs that the import itself does not queue, such as the rebuild of feeds that Redis still holds.
 package importer

@@ -1,12 +1,18 @@
 package importer
 
 import (
+	"context"
+
 	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the keys
 // that are in the database: most lines of a file of follows name users of earlier lines, and need no look-up. places has the
 // keys as the file has them, without the prefix.
+//
+// A server may erase a user between two batches, so the IDs are checked in the transaction of each batch: see ensure.
 //
 // Every key in the table becomes a user with the next commit. So rows are checked whole before their keys are placed.
 type keyTable struct {
@@ -49,12 +55,25 @@ func (k *keyTable) indexOf(field []byte) int32 {
 // fresh lists the keys whose user IDs are not known yet.
 func (k *keyTable) fresh() []string { return k.keys[k.known:] }
 
-// id is the ID of a key, from the table or from read, which has the IDs that the transaction has just read.
-func (k *keyTable) id(index int32, read map[string]services.UserID) services.UserID {
-	if int(index) < k.known {
-		return k.ids[index]
+// ensure makes the users of new keys, for a batch that uses some indexes, and returns their IDs. It also returns new IDs of keys
+// whose users were erased since the table learned their IDs: rows with the former IDs would be rows of nobody, which no erasure
+// finds. The users cannot be erased before the transaction ends. The error is CONFLICT if one is being erased.
+func (k *keyTable) ensure(ctx context.Context, tx *sql.Tx, used []int32) (read map[string]services.UserID, err error) {
+	known := make(map[services.UserID]string, min(len(used), k.known))
+	for _, index := range used {
+		if int(index) < k.known {
+			known[k.ids[index]] = k.keys[index]
+		}
 	}
-	return read[k.keys[index]]
+	return people.EnsureHeld(ctx, tx, k.fresh(), known)
+}
+
+// id is the ID of a key, from the table or from read, which has the IDs that ensure has just read.
+func (k *keyTable) id(index int32, read map[string]services.UserID) services.UserID {
+	if id, fresh := read[k.keys[index]]; fresh {
+		return id
+	}
+	return k.ids[index]
 }
 
 // learn keeps the IDs that a transaction has read. It is called after the commit, when no row of the batch needs its indexes any
@@ -66,9 +85,9 @@ func (k *keyTable) learn(read map[string]services.UserID) {
 		*k = *newKeyTable(k.prefix)
 		return
 	}
-	// The IDs are added in the order of keys, so that ids has the same indexes.
-	for _, key := range k.keys[k.known:] {
-		k.ids = append(k.ids, read[key])
-	}
 	k.known = len(k.keys)
+	k.ids = append(k.ids, make([]services.UserID, k.known-len(k.ids))...)
+	for key, id := range read {
+		k.ids[k.places[key[len(k.prefix):]]] = id
+	}
 }

@@ -175,7 +175,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	err := im.db.Write(ctx, func(tx *sql.Tx) error {
-		numbers, err := people.Ensure(ctx, tx, keys)
+		numbers, err := people.EnsureHeld(ctx, tx, keys, nil)
 		if err != nil {
 			return err
 		}

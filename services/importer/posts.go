@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/refs"
 	"tidings/services/sql"
@@ -153,11 +152,14 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
-	fresh := im.keys.fresh()
+	authors := make([]int32, len(planned))
+	for i, plan := range planned {
+		authors[i] = int32(plan.Author)
+	}
 	var users map[string]services.UserID
 	numbered := make([]services.Post, len(planned))
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
+		if users, err = im.keys.ensure(ctx, tx, authors); err != nil {
 			return err
 		}
 		named := make([]refs.Named, 0, len(planned))

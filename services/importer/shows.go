@@ -11,7 +11,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/refs"
 	"tidings/services/sql"
@@ -123,10 +122,13 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 		return err
 	}
 	// Hosts of bad rows are not in the table: they become no users.
-	fresh := im.keys.fresh()
+	hosts := make([]int32, len(planned))
+	for i, plan := range planned {
+		hosts[i] = int32(plan.Host)
+	}
 	var users map[string]services.UserID
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
+		if users, err = im.keys.ensure(ctx, tx, hosts); err != nil {
 			return err
 		}
 		numbered, named := make([]live.Show, len(planned)), make([]refs.Named, len(planned))

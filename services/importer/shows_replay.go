@@ -305,7 +305,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 	}
 	key := re.opts.Prefix + row.Host
 	// A host becomes a user with the first show.
-	numbers, err := people.Ensure(ctx, tx, []string{key})
+	numbers, err := people.EnsureHeld(ctx, tx, []string{key}, nil)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,260 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/live/livetest"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+// interrupted is a database in which something happens before a write, or within its transaction, behind all statements of the write.
+// The writes count from 1.
+type interrupted struct {
+	*sql.DB
+	writes         int
+	before, within map[int]func()
+}
+
+func (i *interrupted) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	i.writes++
+	if happens := i.before[i.writes]; happens != nil {
+		happens()
+	}
+	return i.DB.Write(ctx, func(tx *sql.Tx) error {
+		err := fn(tx)
+		if happens := i.within[i.writes]; happens != nil && err == nil {
+			happens()
+		}
+		return err
+	})
+}
+
+// statements runs statements in one transaction, and returns the lines of the last one.
+func (im *importer) statements(texts ...string) (lines []string) {
+	im.t.Helper()
+	err := im.db.Write(im.t.Context(), func(tx *sql.Tx) (err error) {
+		for _, text := range texts {
+			if lines, err = tx.Lines(im.t.Context(), text); err != nil {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		im.t.Error(err)
+	}
+	return lines
+}
+
+// number is the ID of a user; 0 if there is no such user.
+func (im *importer) number(key string) services.UserID {
+	im.t.Helper()
+	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	return numbers[key]
+}
+
+// beginErasure is the transaction that begins the erasure of alice.
+func (im *importer) beginErasure() {
+	im.t.Helper()
+	im.statements(`INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
+		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'alice'`, `DELETE FROM users WHERE key = 'alice'`)
+}
+
+// endErasure removes all that the erasure of alice finds, and frees the key.
+func (im *importer) endErasure() {
+	im.t.Helper()
+	of := `(SELECT user_number FROM erasures WHERE id = 'e')`
+	im.statements(`DELETE FROM follows WHERE follower = `+of+` OR followee = `+of, `DELETE FROM posts WHERE author = `+of, `DELETE FROM shows WHERE host = `+of,
+		`DELETE FROM hosts WHERE host = `+of, `DELETE FROM refs WHERE owner = `+of, `UPDATE erasures SET user_number = 0, key = '', done_at = 1 WHERE id = 'e'`)
+}
+
+// besideErasure is an import of three lines, each of which names alice.
+type besideErasure struct {
+	lines string
+	run   func(im *importer, db Store, opts Options) (Report, error)
+	count string // the number of rows that a user has of the import
+}
+
+// besideErasures are the imports of files in batches, by name.
+var besideErasures = map[string]besideErasure{
+	"follows": {
+		lines: "alice,bob\nbob,alice\ncarol,alice\n", run: (*importer).run,
+		count: `SELECT count(*) FROM follows WHERE follower = $1 OR followee = $1`,
+	},
+	"posts": {
+		lines: jsonLines(`{"key":"p%d","author":"alice","at":"2026-01-30T09:30:00Z","body":"one"}`), run: (*importer).posts,
+		count: `SELECT count(*) FROM posts WHERE author = $1`,
+	},
+	"shows": {
+		lines: jsonLines(`{"key":"s%d","host":"alice","title":"One","plannedAt":"2026-02-01T09:30:00Z"}`), run: (*importer).shows,
+		count: `SELECT count(*) FROM shows WHERE host = $1`,
+	},
+}
+
+// jsonLines are three lines with the numbers 1 to 3.
+func jsonLines(format string) (lines string) {
+	for i := range 3 {
+		lines += fmt.Sprintf(format, i+1) + "\n"
+	}
+	return lines
+}
+
+// rows counts the rows that a user has of an import.
+func (im *importer) rows(of besideErasure, user services.UserID) string {
+	im.t.Helper()
+	return strings.Join(im.statements(strings.ReplaceAll(of.count, "$1", strconv.Itoa(int(user)))), " ")
+}
+
+// eachBesideErasure runs a test for each import in batches, on both engines.
+func eachBesideErasure(t *testing.T, test func(im *importer, of besideErasure)) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		for name, of := range besideErasures {
+			t.Run(name, func(t *testing.T) {
+				test(newImporter(t, sqltest.Open(t, sql.Config{URL: newURL(t, url)})), of)
+			})
+		}
+	})
+}
+
+// newURL is a new database of the engine of a URL.
+func newURL(t *testing.T, url string) string {
+	t.Helper()
+	if strings.HasPrefix(url, "postgres") {
+		return sqltest.Postgres(t)
+	}
+	return sqltest.SQLite(t)
+}
+
+// A user who was erased between two batches is a new user in the later one: nothing is imported for the former ID, which no
+// erasure would find again.
+func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
+	eachBesideErasure(t, func(im *importer, of besideErasure) {
+		var former services.UserID
+		db := &interrupted{DB: im.db, before: map[int]func(){2: func() {
+			former = im.number("alice")
+			im.beginErasure()
+			im.endErasure()
+		}}}
+		report, err := of.run(im, db, Options{File: im.file("f", of.lines), Batch: 1})
+		if err != nil || report.New != 3 {
+			im.t.Fatalf("%+v, %v", report, err)
+		}
+		again := im.number("alice")
+		if again == 0 || again == former {
+			im.t.Errorf("the user is %d, was %d", again, former)
+		}
+		if before, now := im.rows(of, former), im.rows(of, again); before != "0" || now != "2" {
+			im.t.Errorf("the former ID has %s rows, the new one %s", before, now)
+		}
+	})
+}
+
+// A batch that names a user who is being erased imports nothing. Once the erasure is done, the same command continues there, and
+// the user is a new one.
+func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
+	eachBesideErasure(t, func(im *importer, of besideErasure) {
+		var former services.UserID
+		db := &interrupted{DB: im.db, before: map[int]func(){2: func() {
+			former = im.number("alice")
+			im.beginErasure()
+		}}}
+		opts := Options{File: im.file("f", of.lines), Batch: 1}
+		report, err := of.run(im, db, opts)
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.New != 1 {
+			im.t.Errorf("%+v, %v", report, err)
+		}
+		// The erasure removes the first row. It may be past the place of another one already.
+		if rows := im.rows(of, former); rows != "1" {
+			im.t.Errorf("%s rows are there, of which one was before the erasure", rows)
+		}
+		im.endErasure()
+		report, err = of.run(im, im.db, opts)
+		if err != nil || report.ResumedAfter != 1 || report.New != 2 {
+			im.t.Errorf("again: %+v, %v", report, err)
+		}
+		if before, now := im.rows(of, former), im.rows(of, im.number("alice")); before != "0" || now != "2" {
+			im.t.Errorf("the former ID has %s rows, the new one %s", before, now)
+		}
+	})
+}
+
+// An erasure begins before a batch or after it, however long the batch takes: what it has to remove is committed then. That holds
+// for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
+func TestAnErasureWaitsForTheBatch(t *testing.T) {
+	imports := map[string]besideErasure{
+		"messages": {
+			lines: jsonLines(`{"key":"m%d","title":"One","content":"one","to":["alice"]}`),
+			run: func(im *importer, db Store, opts Options) (Report, error) {
+				opts.Clock, opts.Quiet = im, true
+				return Messages(im.t.Context(), db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
+			},
+			count: `SELECT count(*) FROM jobs WHERE kind = 'message.deliver' AND $1 > 0`,
+		},
+	}
+	for name, of := range besideErasures {
+		imports[name] = of
+	}
+	check := func(im *importer, of besideErasure, write int, run func(db Store) error) {
+		im.t.Helper()
+		im.statements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
+		began := make(chan struct{})
+		db := &interrupted{DB: im.db, within: map[int]func(){write: func() {
+			go func() {
+				defer close(began)
+				im.beginErasure()
+			}()
+			eventually.Holds(im.t, "the erasure waits", func() bool {
+				select {
+				case <-began:
+					im.t.Error("the erasure began within the batch")
+					return true
+				default:
+				}
+				waiting := im.statements(`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+				return len(waiting) > 0
+			})
+		}}}
+		if err := run(db); err != nil {
+			im.t.Error(err)
+		}
+		<-began
+		if number := im.number("alice"); number != 0 || im.rows(of, 40) == "0" {
+			im.t.Errorf("the user is %d, with %s rows", number, im.rows(of, 40))
+		}
+	}
+	for name, of := range imports {
+		for when, of := range map[string]struct {
+			besideErasure
+			batch, write int
+		}{"first batch": {of, 100, 1}, "last batch": {of, 1, 3}} {
+			t.Run(name+"/"+when, func(t *testing.T) {
+				im := newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)}))
+				check(im, of.besideErasure, of.write, func(db Store) error {
+					_, err := of.run(im, db, Options{File: im.file("f", of.lines), Batch: of.batch})
+					return err
+				})
+			})
+		}
+	}
+	t.Run("replay", func(t *testing.T) {
+		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}))
+		r, of := newRehearsal(t, w), besideErasures["shows"]
+		check(r.importer, of, 1, func(db Store) error {
+			line, _, _ := strings.Cut(of.lines, "\n")
+			_, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, Options{File: r.file("f", line+"\n"), Out: &r.out, Clock: w.Clock})
+			return err
+		})
+	})
+}

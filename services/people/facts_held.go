@@ -1,0 +1,95 @@
+package people
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	// The lock is the one of holdUsers: an erasure waits for it, but visits and profiles do not. A count is one row, however many
+	// users there are. SQLite has one writer, so there it only counts.
+	holdCounted = sql.NewStatement("hold and count users", `SELECT count(*) FROM (
+		SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}) AS held`)
+
+	existing = sql.NewStatement("users who exist", `SELECT number FROM users WHERE {in number $1 BIGINT}`)
+)
+
+// EnsureHeld is Ensure for transactions that may take long, as a batch of an import does: none of the users can be erased until
+// the transaction ends. With Ensure alone, an erasure could begin and end before the transaction commits, and would not see its
+// rows. For requests Ensure is enough, because an erasure does not end before those that were under way when it began.
+//
+// known are users whose IDs the caller read in an earlier transaction, with their keys. The result has the IDs of keys, and new
+// IDs of those known users who were erased since.
+func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[services.UserID]string) (map[string]services.UserID, error) {
+	numbers, err := Ensure(ctx, tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	users := make([]services.UserID, 0, len(known)+len(numbers))
+	for number := range known {
+		users = append(users, number)
+	}
+	for fresh := numbers; ; {
+		// SQLite has one writer: the users that this transaction has read stay as they are.
+		if tx.Dialect == sql.Postgres {
+			for _, number := range fresh {
+				users = append(users, number)
+			}
+		}
+		gone, err := hold(ctx, tx, users)
+		if err != nil || len(gone) == 0 {
+			return numbers, err
+		}
+		// An erasure that begins between the two statements is found in the next round.
+		if fresh, err = Ensure(ctx, tx, keysOf(gone, known, numbers)); err != nil {
+			return nil, err
+		}
+		maps.Copy(numbers, fresh)
+		users = users[:0]
+	}
+}
+
+// keysOf lists the keys of a few IDs among those of known and of numbers, sorted.
+func keysOf(few []services.UserID, known map[services.UserID]string, numbers map[string]services.UserID) (keys []string) {
+	for _, number := range few {
+		if key, found := known[number]; found {
+			keys = append(keys, key)
+		}
+	}
+	for key, number := range numbers {
+		if slices.Contains(few, number) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// hold locks the rows of some users, each given once, until the transaction ends, and returns those who have no row. It sorts the
+// list in place. One statement locks the rows in the order of their IDs, as all statements do that lock several users: so they do
+// not deadlock.
+func hold(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []services.UserID, err error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	slices.Sort(users) // both engines read sorted rows faster
+	var held int
+	if _, err := tx.One(ctx, holdCounted, []any{users}, &held); err != nil || held == len(users) {
+		return nil, err
+	}
+	there, err := sql.Column[services.UserID](ctx, tx, existing, users)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(there)
+	for _, user := range users {
+		if _, found := slices.BinarySearch(there, user); !found {
+			gone = append(gone, user)
+		}
+	}
+	return gone, nil
+}

@@ -1,0 +1,98 @@
+package people_test
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// held ensures some keys and known users in one transaction.
+func held(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
+	t.Helper()
+	err = db.Write(t.Context(), func(tx *sql.Tx) (err error) {
+		numbers, err = people.EnsureHeld(t.Context(), tx, keys, known)
+		return err
+	})
+	return numbers, err
+}
+
+// statements runs statements in one transaction.
+func statements(t *testing.T, db *sql.DB, texts ...string) {
+	t.Helper()
+	err := db.Write(t.Context(), func(tx *sql.Tx) error {
+		for _, text := range texts {
+			if _, err := tx.Lines(t.Context(), text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The statements of an erasure of a: those that begin it, and the one that ends it.
+const (
+	insertErasure = `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
+		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'a'`
+	deleteErased = `DELETE FROM users WHERE key = 'a'`
+	endOfErasure = `UPDATE erasures SET user_number = 0, key = '', done_at = 1`
+)
+
+// Known users keep their IDs, and are not in the result. Those who were erased have new IDs, and CONFLICT before the erasure is
+// done.
+func TestHeldUsersExist(t *testing.T) {
+	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+		db := open()
+		known := map[services.UserID]string{1: "a", 2: "b"}
+		equal(t, must(held(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
+		equal(t, must(held(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
+		equal(t, must(held(t, db, nil, known))(t), map[string]services.UserID{})
+		statements(t, db, insertErasure, deleteErased)
+		_, err := held(t, db, []string{"d"}, known)
+		coded(t, err, services.Conflict)
+		statements(t, db, endOfErasure)
+		equal(t, must(held(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
+	})
+}
+
+// An erasure that begins after the IDs were read, and before the users are held, is noticed.
+func TestAnErasureBeginsBeforeItsUserIsHeld(t *testing.T) {
+	for name, of := range map[string]struct {
+		texts []string
+		code  services.Code
+		keys  []string
+		known map[services.UserID]string
+		want  map[string]services.UserID
+	}{
+		"under way":      {texts: []string{insertErasure, deleteErased}, code: services.Conflict, keys: []string{"a", "b"}},
+		"known":          {texts: []string{insertErasure, deleteErased}, code: services.Conflict, known: map[services.UserID]string{1: "a", 2: "b"}},
+		"done":           {texts: []string{deleteErased}, keys: []string{"a", "b"}, want: map[string]services.UserID{"a": 3, "b": 2}},
+		"done and known": {texts: []string{deleteErased}, keys: []string{"b"}, known: map[services.UserID]string{1: "a"}, want: map[string]services.UserID{"a": 3, "b": 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := sqltest.Postgres(t)
+			other := sqltest.Open(t, sql.Config{URL: url})
+			must(held(t, other, []string{"a", "b"}, nil))(t)
+			begun := false
+			db := sqltest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
+				if statement == "hold and count users" && !begun {
+					begun = true
+					statements(t, other, of.texts...)
+				}
+			}})
+			numbers, err := held(t, db, of.keys, of.known)
+			coded(t, err, of.code)
+			if !begun {
+				t.Error("no user is held")
+			}
+			if err == nil {
+				equal(t, numbers, of.want)
+			}
+		})
+	}
+}
