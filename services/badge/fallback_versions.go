@@ -84,8 +84,7 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
-// document waits for its rebuild.
+// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many are above their versions now.
 func (s *Service) raiseFallbacks(ctx context.Context) (int, error) {
 	return s.raiseFallbacksOf(ctx, nil)
 }
@@ -103,8 +102,8 @@ func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (i
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	// done lacks users whose documents are missing. A rebuild gives their documents newer versions anyway, and their entries are
-	// forgotten when these documents are read.
+	// done lacks users whose documents are missing while their versions are ahead of the clock of Redis. Their entries wait: users
+	// who never come back must not fill the memory.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err

@@ -48,6 +48,30 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	}
 }
 
+// Users without a document, whom a host application reads for a digest, leave nothing behind: their next document is above what they
+// were shown anyway. A version that is ahead of the clock of Redis waits for it.
+func TestFallbacksOfUsersWithoutADocumentAreForgotten(t *testing.T) {
+	n := served(t)
+	_, reader := n.likedAuthor(2)
+	n.Server.Flush()
+	shown, errs := n.ReadForHost(t.Context(), []services.UserID{reader})
+	n.Must(errs[0])
+	if shown[0].HomeFeed.Value != 2 || n.fallbacks.none() {
+		t.Fatalf("%+v; the version is remembered: %t", shown[0].HomeFeed, !n.fallbacks.none())
+	}
+	if _, err := n.raiseFallbacks(t.Context()); err != nil || !n.fallbacks.none() {
+		t.Errorf("%v; the version is remembered: %t", err, !n.fallbacks.none())
+	}
+	if exact := n.read(reader); exact.Version <= shown[0].Version || exact.Total.Precision != services.Exact {
+		t.Errorf("after %s comes %+v", shown[0].Version, exact)
+	}
+	n.Server.Flush()
+	n.fallbacks.note(reader, uint64(time.Now().Add(time.Hour).UnixMicro()))
+	if done, err := n.raiseFallbacks(t.Context()); done != 0 || err != nil || n.fallbacks.none() {
+		t.Errorf("ahead of the clock: %d are done, %v", done, err)
+	}
+}
+
 // A read overlaps a raise by another call and returns the document as it was before the raise. That document is not shown: it is
 // older than the answer from SQL, whose version is already forgotten when the document arrives.
 func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {

@@ -166,14 +166,14 @@ func (p *Projector) hint(ctx context.Context, users []services.UserID, results [
 }
 
 // RaiseVersions raises documents above the versions that clients got while Redis was away, so that clients accept the documents again. It
-// returns the users whose documents are above those versions now.
+// returns the users whose documents are above those versions now, or will be when they are made.
 func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
 	results, err := p.redis.RaiseVersions(ctx, users, passed)
 	if err != nil {
 		return nil, err
 	}
 	p.hint(ctx, users, results)
-	// Same means that the document is above the version already.
+	// Same means that the document is above the version already, or will be: the clock of Redis has passed the version.
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])
