@@ -52,6 +52,11 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			want int
 		}{
 			{"a deletion beyond the list", func() { n.Delete(ids[5]) }, 42},
+			{"a post that is counted, and deleted before its fan-out", func() {
+				post := n.Post(author)
+				n.feed(reader, 43, services.Exact)
+				n.Delete(post)
+			}, 42},
 			{"a new post", func() { n.Post(author) }, 43},
 			{"a post that arrives late, beyond the list", func() { n.PostAs(author, late) }, 44},
 			{"a mark beyond the list", func() { n.seen(reader, ids[10]) }, 34},

@@ -170,6 +170,39 @@ func TestAnUnfollowRefills(t *testing.T) {
 	}
 }
 
+// A worker dies anywhere between a removal and the refill for which it asks. The repetition finds nothing to remove, and still
+// refills.
+func TestARemovalThatDiesRefills(t *testing.T) {
+	w := world(t, nil)
+	for name, remove := range map[string]func(loud services.UserID, posts []services.PostID, reader services.UserID){
+		"an unfollow": func(loud services.UserID, _ []services.PostID, reader services.UserID) { w.Unfollow(loud, reader) },
+		"deletions": func(_ services.UserID, posts []services.PostID, _ services.UserID) {
+			for _, post := range posts[len(posts)-20:] {
+				w.Delete(post)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fanouttest.CrashAnywhere(t, w, func() (check func()) {
+				users := w.Users(3)
+				quiet, loud, reader := users[0], users[1], users[2]
+				w.Posts(quiet, services.Retention+20)
+				posts := w.Posts(loud, 30)
+				w.Follow(quiet, reader)
+				w.Follow(loud, reader)
+				w.Quiet(w.Fanout)
+				remove(loud, posts, reader)
+				return func() {
+					w.Agree(reader)
+					if entries := w.Inbox(reader); len(entries) < services.Retention {
+						t.Errorf("%d posts are listed, and older ones exist", len(entries))
+					}
+				}
+			})
+		})
+	}
+}
+
 // The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
 	w := world(t, nil)

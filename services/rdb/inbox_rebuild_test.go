@@ -172,8 +172,17 @@ func TestAShortInboxAsksForARefill(t *testing.T) {
 		if result := v.delete(13); result.Status != redis.Applied || !result.Short {
 			v.Errorf("299 are left and more lie below: %+v, want short", result)
 		}
+		if again := v.delete(13); again.Status != redis.Same || !again.Short {
+			v.Errorf("the same again, without a refill: %+v, want short", again)
+		}
+		if again := v.drop(author); again.Status != redis.Same || !again.Short {
+			v.Errorf("of an author without posts, without a refill: %+v, want short", again)
+		}
 		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: posts(14, 312, foreign)}); result.Short {
 			v.Errorf("299 are all there are: %+v", result)
+		}
+		if again := v.delete(13); again.Status != redis.Same || again.Short {
+			v.Errorf("the same again, after the refill: %+v", again)
 		}
 		// All posts of the author were trimmed unseen: only SQL can tell how many counting posts are left.
 		facts := FeedFacts{Entries: posts(13, 312, foreign), Floor: 12, TrimmedCounted: 12}

@@ -60,7 +60,8 @@ func (c *Client) Result(ctx context.Context, script *Script, call Call) (Result,
 	return results[0], nil
 }
 
-// ParseResult reads what a script returned as {status, n, short, nodes...}. The values after the status count only with Applied.
+// ParseResult reads what a script returned as {status, n, short, nodes...}. Of the values after the status, only short counts with
+// Same, and none with any other status but Applied.
 func ParseResult(value any) (result Result, err error) {
 	parts, ok := value.([]any)
 	if !ok || len(parts) == 0 {
@@ -68,8 +69,12 @@ func ParseResult(value any) (result Result, err error) {
 	}
 	status, _ := parts[0].(int64)
 	result.Status = Status(status)
-	// Scripts answer a status alone where nothing changed.
+	// Most scripts answer a status alone where nothing changed.
 	if result.Status != Applied {
+		if result.Status == Same && len(parts) >= 3 {
+			short, _ := parts[2].(int64)
+			result.Short = short == 1
+		}
 		return result, nil
 	}
 	if len(parts) < 3 {

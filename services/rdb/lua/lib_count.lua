@@ -19,13 +19,18 @@ local function version(d)
   return string.format('%.0f', d.n)
 end
 
+-- Whether posts exist below the floor, and there is room for them.
+local function lacks(i, d) return d.floor > ZERO and redis.call('ZCARD', i) - 1 < KEEP end
+
+-- Answers that nothing changed, as {2, '0', short}: a removal that is repeated still asks for the refill that its first run did not
+-- reach, because it died.
+local function unchanged(i, d) return { 2, '0', lacks(i, d) and 1 or 0 } end
+
 -- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill.
 local function save(b, i, on, d, refill)
   local n = version(d)
   redis.call('HSET', b, 'n', n, 'T', short(d.T), 'fc', recount(i, d), 'fq', short(d.fq), 'ft', short(d.ft), 'st', d.st)
-  -- Short: posts exist below the floor, and there is room for them.
-  local lacks = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
-  return nodes(on, { 1, n, lacks and 1 or 0 })
+  return nodes(on, { 1, n, (refill and d.floor > ZERO or lacks(i, d)) and 1 or 0 })
 end
 
 -- Saves after one more counting entry above the mark, with nothing trimmed. The result is that of a recount, without reading
@@ -45,3 +50,7 @@ local function trimmed(d, entry)
   local id = entry:sub(1, 13)
   return id > mark(d) and id <= d.ft and id <= d.floor
 end
+
+-- Whether a post that the inbox does not hold may be in the count: where the inbox ends before the count does, nodes count all
+-- posts after the mark in SQL, also those on their way into the inbox.
+local function countedInSQL(d, entry) return entry:sub(1, 13) > mark(d) and d.fc:sub(-1) == '+' end
