@@ -19,7 +19,7 @@ import (
 )
 
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
-{"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":true,"mode":"LIVE_ONLY"}
+{"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":false,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
 {"type":"followers","count":1}
 {"type":"mute","user":"user:bob","at":"1970-01-01T00:00:01Z","until":null}
@@ -96,6 +96,26 @@ func TestExport(t *testing.T) {
 		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
 		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
+		}
+	})
+}
+
+// The export of a follower tells a mute of their own, and not that an author hides from them.
+func TestExportTellsNoHide(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		b.MakeUsers("ann", "bob", "carol")
+		b.MustWrite(func(tx *sql.Tx) error {
+			return errors.Join(
+				exec(b.Ctx, tx, "INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 1, FALSE), (1, 3, 1, FALSE)"),
+				exec(b.Ctx, tx, "INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)"),
+				exec(b.Ctx, tx, "INSERT INTO mutes (muter, muted, made, until) VALUES (1, 3, 1, 0)"))
+		})
+		text := exported(b, 1)
+		for key, shown := range map[string]bool{"bob": true, "carol": false} {
+			line := fmt.Sprintf(`{"type":"follow","user":"user:%s","since":"1970-01-01T00:00:00Z","shown":%t,`, key, shown)
+			if !strings.Contains(text, line) || strings.Contains(text, "hide") {
+				b.T.Errorf("there is no %s in\n%s", line, text)
+			}
 		}
 	})
 }

@@ -6,8 +6,9 @@ import "tidings/services/export"
 var Exports = []export.Kind{
 	export.NewKind("profile", "user user, name text, avatarUrl text, updatedAt time, seenAt time, visitBefore time", "",
 		`SELECT key, name, avatar_url, updated_at, seen_at, visited_before FROM users WHERE number = $1`),
+	// shown is about the user's own mute, and not the column of that name: a hide clears the column too, and nobody is told of a hide.
 	export.NewKind("follow", "user user, since moment, shown bool, mode text", "f.followee BIGINT",
-		`SELECT u.key, `+FollowedAt+`, f.shown, COALESCE((SELECT CASE m.mode WHEN 1 THEN 'LIVE_ONLY' ELSE 'NONE' END
+		`SELECT u.key, `+FollowedAt+`, NOT EXISTS (SELECT 1 FROM mutes m WHERE m.muter = f.follower AND m.muted = f.followee), COALESCE((SELECT CASE m.mode WHEN 1 THEN 'LIVE_ONLY' ELSE 'NONE' END
 			FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 'ALL') FROM follows f JOIN users u ON u.number = f.followee WHERE f.follower = $1`),
 	export.NewKind("pastFollow", "user user, until time", "p.followee BIGINT",
 		`SELECT u.key, p.until_at FROM past_follows p JOIN users u ON u.number = p.followee WHERE p.follower = $1`),
