@@ -130,7 +130,7 @@ var errGivenUp = errors.New("tried too often")
 // scriptWay writes the member's absolute state: the newer state wins, and the sum changes with it.
 func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
-	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, false); err != nil {
+	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, rdb.RebuildMode{Visit: true}); err != nil {
 		return nil, err
 	}
 	return &way{

@@ -293,7 +293,7 @@ var boardBugs = map[string]clienttest.Bug[*boardWorld]{
 	"a drop that leaves the replays":            {Scripts: clienttest.In(inboxDrop, "for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end\n", ""), Known: 79},
 	"a drop that leaves the host named":         {Scripts: clienttest.In(inboxDrop, "if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end\n", ""), Known: 35},
 	"a follow that does not name the host":      {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", ""), Known: 10},
-	"a rebuild that names no host":              {Scripts: clienttest.In(rebuildMerge, "name(KEYS[1], 'L', ARGV[8])\n", ""), Known: 1},
+	"a rebuild that names no host":              {Scripts: clienttest.In(rebuildMerge, "name(KEYS[1], 'L', ARGV[9])\n", ""), Known: 1},
 	"a host who is no news":                     {Scripts: clienttest.In(inboxMerge, "if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end\n", "name(KEYS[1], 'L', ARGV[4])\n"), Known: 10},
 	"an old list taken for good":                {Scripts: keepsList.And(rebuildBegin, "redis.call('DEL', unpack(KEYS))", "redis.call('DEL', unpack(KEYS, 1, 3))").And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 666},
 	"a list kept beside an inbox that was lost": {Scripts: keepsList.And(rebuildBegin, "DEL', KEYS[2], unpack(KEYS, 4))", "DEL', KEYS[2])"), Known: 973},

@@ -47,14 +47,14 @@ func (v listView) build(facts rdb.FeedFacts) {
 	if facts.Stamp == 0 {
 		facts.Stamp = v.begin(false)
 	}
-	facts.Reader, facts.Day, facts.Lifetime = listReader, 20_000, time.Hour
+	facts.Reader, facts.Visit, facts.Day, facts.Lifetime = listReader, true, 20_000, time.Hour
 	_, err := v.c.EndRebuild(v.Context(), facts)
 	v.must(err)
 }
 
 func (v listView) begin(refill bool) redis.Stamp {
 	v.Helper()
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{listReader}, refill)
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{listReader}, rdb.RebuildMode{Visit: true, Refill: refill})
 	v.must(err)
 	return stamps[0]
 }

@@ -69,7 +69,7 @@ func TestCleanerFrees(t *testing.T) {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
 		}
 		const unknown = services.UserID(999)
-		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, false)
+		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, rdb.RebuildMode{Visit: true})
 		w.Must(err)
 		c := w.Projector.Cleaner(cleanEvery)
 		freed := run(w, c)
@@ -272,7 +272,7 @@ func (l *lockedText) String() string {
 // A cleaner runs by itself, and ends with its context.
 func TestCleanerRuns(t *testing.T) {
 	w := world(t)
-	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, false)
+	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, rdb.RebuildMode{Visit: true})
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -162,7 +162,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 	err = jobs.Merge[redis.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
+			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill, IdleDay: p.idleDay()})
 			if err != nil {
 				return 0, false, err
 			}
@@ -219,7 +219,7 @@ func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]servi
 // feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,
 // and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Seen: seen, Day: p.today(), Lifetime: p.Lifetime()}
+	facts = rdb.FeedFacts{Reader: user, Seen: seen, Visit: true, Day: p.today(), Lifetime: p.Lifetime()}
 	if facts.Pulled, err = p.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}

@@ -35,11 +35,11 @@ func (a *aging) snapshot() services.Membership {
 // agedHistory delivers states late, twice and in any order, and compares the result with the facts.
 func agedHistory(v view, seed uint64) error {
 	user := services.UserID(1 + seed)
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{user}, false)
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{user}, RebuildMode{Visit: true})
 	if err != nil {
 		return err
 	}
-	if _, err = v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour}); err != nil {
+	if _, err = v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour}); err != nil {
 		return err
 	}
 	a := &aging{random: rand.New(rand.NewPCG(seed, 9)), today: 100, own: services.Membership{Conversation: 1, User: user}}

@@ -254,10 +254,10 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 		for user := services.UserID(1); user <= 40; user++ {
 			users = append(users, user)
 		}
-		stamps, err := v.c.BeginRebuild(ctx, users, false)
+		stamps, err := v.c.BeginRebuild(ctx, users, RebuildMode{Visit: true})
 		v.must(err)
 		for i, user := range users {
-			facts := FeedFacts{Reader: user, Stamp: stamps[i], Day: 20_000, Lifetime: time.Hour}
+			facts := FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Day: 20_000, Lifetime: time.Hour}
 			if user == 5 {
 				facts.Entries = posts(1, 310, counted)
 			}

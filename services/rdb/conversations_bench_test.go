@@ -25,12 +25,12 @@ func BenchmarkMemberships(b *testing.B) {
 		users[i] = services.UserID(100 + i)
 		states[i] = services.Membership{Conversation: conversation, User: users[i], Head: 1000, Base: 990, Version: 3, Mentions: 2, WayVersion: 1}
 	}
-	stamps, err := c.BeginRebuild(b.Context(), users, false)
+	stamps, err := c.BeginRebuild(b.Context(), users, RebuildMode{Visit: true})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i, user := range users {
-		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: time.Hour}); err != nil {
+		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {

@@ -94,7 +94,7 @@ func (w *talks) queueStates(id services.ConversationID, users ...services.UserID
 // rebuild marks, then reads, then merges. Anything may happen between the three.
 func (w *talks) rebuild(user services.UserID) error {
 	mark := func() (redis.Stamp, error) {
-		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, false)
+		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, RebuildMode{Visit: true})
 		if err != nil {
 			return 0, err
 		}
@@ -105,7 +105,7 @@ func (w *talks) rebuild(user services.UserID) error {
 		if err != nil || len(results) > 0 && results[0].Status == redis.Missing {
 			return err // lost again meanwhile: the next reader starts over
 		}
-		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Lifetime: time.Hour})
+		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Visit: true, Lifetime: time.Hour})
 		return err
 	}
 	if w.readsFirst {

@@ -176,10 +176,10 @@ func TestDocumentsAreInTheOrderOfTheirUsers(t *testing.T) {
 			users[i] = services.UserID(many - i)
 		}
 		built := users[:200]
-		stamps, err := v.c.BeginRebuild(v.Context(), users[:250], false)
+		stamps, err := v.c.BeginRebuild(v.Context(), users[:250], RebuildMode{Visit: true})
 		v.must(err)
 		for i, user := range built {
-			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Seen: services.PostID(user), Lifetime: time.Hour})
+			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Seen: services.PostID(user), Lifetime: time.Hour})
 			v.must(err)
 		}
 		documents, err := v.c.Documents(v.Context(), users)

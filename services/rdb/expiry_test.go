@@ -15,10 +15,10 @@ func TestKeysWrittenTogetherExpireApart(t *testing.T) {
 		for i := range users {
 			users[i] = services.UserID(i + 1)
 		}
-		stamps, err := v.c.BeginRebuild(v.Context(), users, false)
+		stamps, err := v.c.BeginRebuild(v.Context(), users, RebuildMode{Visit: true})
 		v.must(err)
 		for i, user := range users {
-			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: lifetime})
+			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Lifetime: lifetime})
 			v.must(err)
 		}
 		v.spread("made", users, lifetime)

@@ -26,12 +26,12 @@ func BenchmarkDelivery(b *testing.B) {
 	for i := range users {
 		users[i] = services.UserID(100 + i)
 	}
-	stamps, err := c.BeginRebuild(b.Context(), users, false)
+	stamps, err := c.BeginRebuild(b.Context(), users, RebuildMode{Visit: true})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i, user := range users {
-		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Entries: entries, Lifetime: time.Hour}); err != nil {
+		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Entries: entries, Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Commands().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {

@@ -47,7 +47,7 @@ func (v view) build(facts FeedFacts) redis.Result {
 	if facts.Stamp == 0 {
 		facts.Stamp = v.begin(false)
 	}
-	facts.Reader, facts.Day, facts.Lifetime = reader, 20_000, time.Hour
+	facts.Reader, facts.Visit, facts.Day, facts.Lifetime = reader, true, 20_000, time.Hour
 	result, err := v.c.EndRebuild(v.Context(), facts)
 	v.must(err)
 	return result.Result
@@ -55,7 +55,7 @@ func (v view) build(facts FeedFacts) redis.Result {
 
 func (v view) begin(refill bool) redis.Stamp {
 	v.Helper()
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, refill)
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{Visit: true, Refill: refill})
 	v.must(err)
 	return stamps[0]
 }

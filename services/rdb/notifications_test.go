@@ -210,7 +210,7 @@ func TestManyUsersAreInTheirOrder(t *testing.T) {
 		for i := range users {
 			users[i] = NotificationCounts{services.UserID(i), []services.CategoryCounts{likes(1)}}
 		}
-		_, err := v.c.BeginRebuild(v.Context(), []services.UserID{3, 500}, false)
+		_, err := v.c.BeginRebuild(v.Context(), []services.UserID{3, 500}, RebuildMode{Visit: true})
 		v.must(err)
 		ctx, trips := redis.WithRoundTrips(v.Context())
 		results, err := v.c.PutNotifications(ctx, users)

@@ -21,14 +21,29 @@ var (
 	rebuildMerge = loadScript("rebuild_merge")
 )
 
+// RebuildMode says how a rebuild treats what Redis holds of a user.
+type RebuildMode struct {
+	// Visit says that the user is here. Without it the rebuild only restores what they have: no document is made for a user who has
+	// none, and a document keeps its day and its lifetime.
+	Visit bool
+	// Refill opens the inbox below its floor, and leaves the registered lists.
+	Refill bool
+	// IdleDay is the first day, since 1970, that is not idle. If the document of a user who visits has an earlier day, the inbox is
+	// opened below its floor as well: it may have become short in their absence.
+	IdleDay int64
+}
+
 // BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be read.
-// With refill it also opens the inboxes below their floors. Documents and inboxes that are whole stay, and readers use them until
-// the rebuild ends.
-func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
+// Documents and inboxes that are whole stay, and readers use them until the rebuild ends, unless the mode opens an inbox. Without a
+// visit the stamp of a user who has no document is 0: there is nothing to rebuild.
+func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, mode RebuildMode) ([]redis.Stamp, error) {
 	// All users share the arguments: the value at birth of a field does not depend on the user.
-	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().initialFields...)
-	if refill {
+	args := append([]any{"0", c.EpochToBuild(ctx), int64(-1)}, c.layout.Load().initialFields...)
+	if mode.Refill {
 		args[0] = "1"
+	}
+	if mode.Visit {
+		args[2] = mode.IdleDay
 	}
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -47,8 +62,9 @@ type FeedFacts struct {
 	Entries        []services.FeedEntry      // the newest
 	Floor          services.PostID           // the newest post older than Entries, 0 if there is none
 	TrimmedCounted services.PostID           // the newest counting post at or below Floor, 0 if there is none
-	Day            int64                     // of activity, days since 1970
-	Lifetime       time.Duration             // the keys' longest lifetime without a further visit
+	Visit          bool                      // as in the RebuildMode of the beginning
+	Day            int64                     // of the last visit, days since 1970; without Visit: used if the document has no day
+	Lifetime       time.Duration             // the keys' longest lifetime without a further visit; used where Day is
 }
 
 // Rebuilt is the result of a rebuild.
@@ -103,9 +119,13 @@ func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	// The merge gets the last step's name: it finds a gap in the chain by asking whether that step was reached.
 	last := redis.Chain(steps)
 	// The order is the same as in ARGV of rebuild_merge.lua.
+	visit := "0"
+	if facts.Visit {
+		visit = "1"
+	}
 	args := []any{
 		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...), last,
+		facts.Day, secondsToLive(facts.Lifetime), visit, namedText(facts.Pulled...), namedText(facts.Hosts...), last,
 	}
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))

@@ -51,11 +51,11 @@ func (b *builder) message() error {
 
 // begin begins a rebuild and makes its steps.
 func (b *builder) begin() ([]redis.Step, error) {
-	stamps, err := b.c.BeginRebuild(b.ctx, []services.UserID{b.user}, false)
+	stamps, err := b.c.BeginRebuild(b.ctx, []services.UserID{b.user}, RebuildMode{Visit: true})
 	if err != nil {
 		return nil, err
 	}
-	return rebuildSteps(FeedFacts{Reader: b.user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()), nil
+	return rebuildSteps(FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()), nil
 }
 
 // run runs some steps, and returns the status of the last.
@@ -126,10 +126,10 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 		b := newBuilder(t.Context(), connect(t, redis.Options{URL: url, ReadTimeout: patience}), 0)
 		v := view{t, b.c}
 		for range 2 {
-			stamps, err := b.c.BeginRebuild(t.Context(), []services.UserID{b.user}, false)
+			stamps, err := b.c.BeginRebuild(t.Context(), []services.UserID{b.user}, RebuildMode{Visit: true})
 			v.must(err)
 			ctx, trips := redis.WithRoundTrips(t.Context())
-			rebuilt, err := b.c.EndRebuild(ctx, FeedFacts{Reader: b.user, Stamp: stamps[0], Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()...)
+			rebuilt, err := b.c.EndRebuild(ctx, FeedFacts{Reader: b.user, Stamp: stamps[0], Visit: true, Lifetime: time.Hour, Entries: posts(1, 3, counted)}, b.parts()...)
 			v.must(err)
 			documents, err := b.c.Documents(t.Context(), []services.UserID{b.user})
 			v.must(err)
@@ -214,7 +214,7 @@ func (b *builder) settle() error {
 
 // crossingBugs are the injected bugs that the histories of crossing rebuilds must find, each by itself.
 var crossingBugs = map[string]clienttest.Bug[*builder]{
-	"a part that nobody misses":        {Scripts: clienttest.In(rebuildMerge, "if not noted(KEYS[1], ARGV[9]) then return { 3 } end", "")},
+	"a part that nobody misses":        {Scripts: clienttest.In(rebuildMerge, "if not noted(KEYS[1], ARGV[10]) then return { 3 } end", "")},
 	"a step after one that is missing": {Scripts: clienttest.In(conversationsPut, "number == '1' or redis.call('HGET', hash, 'bp') == chain .. (number - 1)", "true")},
 	"a birth that keeps the step":      {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', 'Cu'", "'st', '0', 'Cu'"), Known: 80},
 	"a field born with the step":       {Scripts: clienttest.In(rebuildBegin, "'st', '0', 'bp', '', ARGV[k], birth)", "'st', '0', ARGV[k], birth)"), Known: 415},

@@ -42,7 +42,10 @@ func (v view) acts() map[string]func(context.Context) error {
 		"presence":      func(ctx context.Context) error { return v.c.Enter(ctx, both, time.Minute) },
 		"who is there":  func(ctx context.Context) error { _, err := v.c.Watched(ctx, both); return err },
 		"the end of it": func(ctx context.Context) error { return v.c.Leave(ctx, both) },
-		"a rebuild":     func(ctx context.Context) error { _, err := v.c.BeginRebuild(ctx, both, false); return err },
+		"a rebuild": func(ctx context.Context) error {
+			_, err := v.c.BeginRebuild(ctx, both, RebuildMode{Visit: true})
+			return err
+		},
 	}
 }
 

@@ -121,7 +121,7 @@ func TestLateSQLReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserID{reader}, false)
+		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserID{reader}, rdb.RebuildMode{Visit: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestLateSQLReads(t *testing.T) {
 		if err != nil || results[0].Status != redis.Retry {
 			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
 		}
-		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
+		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Visit: true, Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
 		result, err := n.Redis.EndRebuild(ctx, facts)
 		if err != nil || result.Status != redis.Retry {
 			t.Errorf("the late rebuild: %+v, %v, want to be read again", result, err)

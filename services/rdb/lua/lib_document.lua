@@ -6,6 +6,15 @@ local ZERO, KEEP, SLACK = '0000000000000', 300, 16
 local function long(id) return id == '0' and ZERO or id end
 local function short(id) return id == ZERO and '0' or id end
 
+-- Whether fields are there and have their forms; '0' stands for any field at its birth.
+local function whole(b, fields, ...)
+  local values = redis.call('HMGET', b, unpack(fields))
+  for k, form in ipairs({ ... }) do
+    if not (values[k] and (values[k] == '0' or values[k]:match(form))) then return false end
+  end
+  return true
+end
+
 -- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or
 -- an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it. Then, and without a
 -- document, it is nil, and the script answers Missing: the rebuild reads the fact that the script was about to write.

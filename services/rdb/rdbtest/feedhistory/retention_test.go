@@ -101,11 +101,11 @@ func (f *longFeed) commitLate() error {
 // longRebuild rebuilds a long feed from its facts: the posts that an inbox holds, and the newest ones below them.
 func (f *longFeed) longRebuild(refill bool) error {
 	f.Say("rebuild, refill %v", refill)
-	stamps, err := f.Client.BeginRebuild(f.Ctx, f.Users, refill)
+	stamps, err := f.Client.BeginRebuild(f.Ctx, f.Users, rdb.RebuildMode{Visit: true, Refill: refill})
 	if err != nil {
 		return err
 	}
-	facts := rdb.FeedFacts{Reader: f.reader, Stamp: stamps[0], Seen: f.seen[f.reader], Day: 20_000, Lifetime: 3600e9, Entries: f.homeFeed(f.reader)}
+	facts := rdb.FeedFacts{Reader: f.reader, Stamp: stamps[0], Visit: true, Seen: f.seen[f.reader], Day: 20_000, Lifetime: 3600e9, Entries: f.homeFeed(f.reader)}
 	if len(facts.Entries) > worldEntries {
 		below := facts.Entries[worldEntries:]
 		facts.Floor, facts.Entries = below[0].Post, facts.Entries[:worldEntries]
@@ -290,7 +290,7 @@ var trimmingBugs = map[string]clienttest.Bug[*World]{
 	"a late push below the floor":         {Scripts: clienttest.In(inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"), Known: 1},
 	"a late push that nobody notes":       {Scripts: clienttest.In(inboxAdd, "  if id > d.ft then d.ft = id end\n", "  return { 2 }\n"), Known: 111},
 	"a late merge that nobody notes":      {Scripts: clienttest.In(inboxMerge, "added == 0 and d.ft == ft and not d.beyond", "added == 0"), Known: 150},
-	"a refill that keeps the floor":       {Scripts: clienttest.In(rebuildBegin, "elseif ARGV[1] == '1' and", "elseif false and"), Known: 1},
+	"a refill that keeps the floor":       {Scripts: clienttest.In(rebuildBegin, "elseif reopen and", "elseif false and"), Known: 1},
 	"a drop that does not ask for more":   {Scripts: clienttest.In(inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"), Known: 3},
 	"a rebuild without a floor":           {Scripts: clienttest.In(rebuildMerge, "if ARGV[3] > d.floor then", "if false then"), Known: 1},
 	"a rebuild that forgets what counted": {Scripts: clienttest.In(rebuildMerge, "if ARGV[4] > d.ft then d.ft = ARGV[4] end", ""), Known: 1},

@@ -192,12 +192,12 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 // rebuild marks the document, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 	for range Rounds {
-		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, refill)
+		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill})
 		if err != nil {
 			return err
 		}
 		pause()
-		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
+		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
 		pause()
 		// The position (Seen) was read at an earlier moment than the facts below, as in the program.
 		facts.Entries = w.homeFeed(user)
