@@ -218,7 +218,7 @@ func (a *Audit) recheck(ctx context.Context) error {
 	return nil
 }
 
-// repair rebuilds a wrong projection, notifies its watchers, and counts it.
+// repair rebuilds a wrong projection, notifies its watchers, and counts it. It is no visit of the user.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
@@ -227,7 +227,7 @@ func (a *Audit) repair(ctx context.Context, user services.UserID, differs []stri
 
 // compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
 // which it returns: a projection may lack effects of jobs up to this one. A projection that has lost something is not wrong: its
-// next reader would restore it, and so does the audit.
+// next reader would restore it, and so does the audit, unless the user is away: then their return does.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {
@@ -247,8 +247,11 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 			case rdb.Absent:
 				return nil
 			case rdb.Partial:
-				a.mended.Add(1)
-				return a.Projector.Rebuild(within, user)
+				restored, err := a.Projector.Restore(within, user)
+				if restored {
+					a.mended.Add(1)
+				}
+				return err
 			}
 			found[i], err = a.Projector.Compare(within, user, snapshots[i], stamp)
 			return err

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"time"
 
 	"tidings/services"
 	"tidings/services/people"
@@ -14,6 +15,33 @@ type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
 
 // OnArrival registers an arrival. All features register theirs before the first visit.
 func (p *Projector) OnArrival(write Arrival) { p.arrivals = append(p.arrivals, write) }
+
+// visit is the day of a visit, since 1970, and how long the user's keys live from now on unless they come again.
+type visit struct {
+	day      int64
+	lifetime time.Duration
+}
+
+// leastLifetime is the lifetime of keys that should have ended by the present thresholds. Their user counts as away.
+const leastLifetime = time.Hour
+
+// latestVisit returns the latest visit of a user for whom a view is rebuilt: this one if they are here, which it records, so that posts
+// published from now on are pushed to them. For any other reason it is the visit that SQL has, and pushed is false if it was so long ago
+// that not all posts are pushed to the user any more: their view is not shown until they return.
+func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reason rebuildReason) (latest visit, pushed bool, err error) {
+	if reason == forVisit {
+		err := p.Arrive(ctx, user)
+		return visit{p.today(), p.Lifetime()}, err == nil, err
+	}
+	visits, err := people.LastVisits(ctx, p.store, []services.UserID{user})
+	if err != nil || visits[user].Before(p.IdleSince()) {
+		return latest, false, err
+	}
+	seen := visits[user]
+	// The keys live as long as if they had been made at that visit, whose time another node's clock may have told.
+	lifetime := p.Lifetime() - max(0, p.clock.Now().Sub(seen))
+	return visit{services.DayOf(seen), max(lifetime, leastLifetime)}, true, nil
+}
 
 // Arrive records a visit, which makes the user active, and runs every feature's Arrival.
 func (p *Projector) Arrive(ctx context.Context, user services.UserID) error {

@@ -67,16 +67,18 @@ func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb
 	return seen, nil
 }
 
-// Remake empties a user's view and rebuilds it. A rebuild alone would not do: it merges the facts into a view that cannot be trusted.
+// Remake empties a user's view and restores it. To restore alone would not do: it merges the facts into a view that cannot be trusted.
+// It is no visit: the view of a user who is away stays empty until they return.
 func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 	if err := p.redis.Reset(ctx, user); err != nil {
 		return err
 	}
-	return p.Rebuild(ctx, user)
+	_, err := p.Restore(ctx, user)
+	return err
 }
 
 // Recount makes a user's view anew from the facts, even a correct one, and returns the parts in which it differed. Changes that had not
-// reached the view yet count as differences too.
+// reached the view yet count as differences too. Unlike Remake it is a visit.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
 	snapshots, err := p.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {
@@ -94,7 +96,10 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 		}
 		differed = found.Differs
 	}
-	return differed, p.Remake(ctx, user)
+	if err := p.redis.Reset(ctx, user); err != nil {
+		return differed, err
+	}
+	return differed, p.Rebuild(ctx, user)
 }
 
 // auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in

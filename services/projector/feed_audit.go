@@ -24,6 +24,10 @@ type homeFeedFacts struct {
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
+	// Posts of big authors are not pushed to users who are away. Their feed is rebuilt before it is shown.
+	if p.Away(shown.Document) {
+		return nil, nil, nil
+	}
 	var facts homeFeedFacts
 	var err error
 	if facts.seen, err = positions.Of(ctx, p.store, user, positions.HomePage, ""); err != nil {

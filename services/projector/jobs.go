@@ -1,8 +1,13 @@
 package projector
 
 import (
+	"context"
+	"time"
+
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
 )
 
 // The kinds of the projector's jobs.
@@ -23,5 +28,28 @@ func (p *Projector) kinds() []jobs.Kind {
 // PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobPolicy, user) }
 
-// RefillJob reads a user's inbox from the facts again, because it has room below its floor.
+// RefillJob reads a user's inbox from the facts again, because it has room below its floor. See Refill.
 func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobRefill, user) }
+
+// QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
+// needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
+// The refills are no visits: nobody becomes active by an import.
+func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
+	// Each batch has a transaction of its own, so that no import holds up other writes.
+	const batch = 1000
+	for after := services.UserID(0); ; {
+		users, err := people.ActiveUsers(ctx, db, after, batch, since)
+		if err != nil || len(users) == 0 {
+			return queued, err
+		}
+		refills := make([]jobs.NewJob, len(users))
+		for i, user := range users {
+			refills[i] = RefillJob(user)
+		}
+		if err := db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) }); err != nil {
+			return queued, err
+		}
+		queued += len(users)
+		after = users[len(users)-1]
+	}
+}

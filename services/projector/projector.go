@@ -9,7 +9,8 @@
 // from SQL, Put writes it, and Changed sends hints and marks the user for the change stream. A view that is missing,
 // broken or older than the user's absence takes the long one, Rebuild:
 //
-//  1. Arrive records the visit, so that all posts published from now on are pushed to the user.
+//  1. Arrive records the visit, so that all posts published from now on are pushed to the user. Refill and Restore, which jobs and
+//     the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
 //  2. rdb.BeginRebuild makes the missing keys, marked as being built, and returns a stamp. Writers find these keys and use them.
 //  3. rebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
 //  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.

@@ -9,12 +9,10 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/sql"
 )
 
 // RebuildEntries is the number of a feed's entries that an inbox keeps after a rebuild. The rebuild reads one more, to know
@@ -25,39 +23,57 @@ const RebuildEntries = services.Retention + 32
 // begins again.
 const rebuildWithin = 10 * time.Second
 
-// Rebuild makes a user's document and inbox from the facts: after a loss, or when a user returns. Concurrent callers share one rebuild; it
-// continues when its first caller gives up.
+// Rebuild makes a user's document and inbox from the facts for their visit: after a loss, or when they return. Concurrent callers share
+// one rebuild; it continues when its first caller gives up.
 func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
-	_, err := p.rebuildOnce(ctx, user, false)
+	_, err := p.rebuildOnce(ctx, user, forVisit)
 	return err
 }
 
 // RebuildDocument rebuilds as Rebuild does, and returns the rebuilt document. The document is not Ready for callers who shared
 // another caller's rebuild: it may have been read before they came, and lack the changes that they wait for.
 func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
-	return p.rebuildOnce(ctx, user, false)
+	return p.rebuildOnce(ctx, user, forVisit)
 }
 
-// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room below its floor.
+// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room below its floor. A refill is no visit: it
+// makes no document, and does nothing for a user who is away, because their return brings the posts.
 func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
-	_, err := p.rebuildOnce(ctx, user, true)
+	_, err := p.rebuildOnce(ctx, user, forRefill)
 	return err
 }
 
-// rebuildOnce runs a rebuild or joins the one under way. A refill has a key of its own: a rebuild does not reopen the
-// inbox.
-func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
-	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
+// Restore makes a document and inbox whole again while the user need not be here, and reports whether it did. It is no visit: it makes
+// no document, and does nothing for a user who is away.
+func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored bool, err error) {
+	document, err := p.rebuildOnce(ctx, user, forAudit)
+	return document.Ready, err
+}
+
+// rebuildReason is why a view is rebuilt. Only a visit makes the user active.
+type rebuildReason string
+
+// The constants are the last parts of the keys of runs. Each reason has runs of its own: a visitor must not share a run that is no
+// visit, and who wants a refill must not share a run that does not open the inbox.
+const (
+	forVisit  rebuildReason = ""
+	forRefill rebuildReason = "+"
+	forAudit  rebuildReason = "*"
+)
+
+// rebuildOnce runs a rebuild or joins the one under way for the same reason.
+func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reason rebuildReason) (rdb.Document, error) {
+	key := strconv.FormatUint(uint64(user), 10) + string(reason)
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
-	if refill {
+	if reason == forRefill {
 		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of that, so once
 		// a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the end: they only lack
 		// a whole view, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
-		own, err = p.rebuild(ctx, user, refill, writes)
+		own, err = p.rebuild(ctx, user, reason, writes)
 		return err
 	})
 	if err != nil {
@@ -153,24 +169,25 @@ type rebuildFacts struct {
 	parts []redis.Step
 }
 
-// rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them. It calls writes before
-// each try to write.
-func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bool, writes func()) (document rdb.Document, err error) {
-	if err := p.Arrive(ctx, user); err != nil {
+// rebuild returns no document if there is nothing to rebuild. It calls writes before each try to write.
+func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason rebuildReason, writes func()) (document rdb.Document, err error) {
+	latest, pushed, err := p.latestVisit(ctx, user, reason)
+	if err != nil || !pushed {
 		return document, err
 	}
+	mode := rdb.RebuildMode{Visit: reason == forVisit, Refill: reason == forRefill, IdleDay: p.idleDay()}
 	err = jobs.Merge[redis.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill, IdleDay: p.idleDay()})
+			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, mode)
 			if err != nil {
 				return 0, false, err
 			}
-			return stamps[0], true, nil
+			return stamps[0], stamps[0] != 0, nil
 		},
 		Read: func(ctx context.Context) (rebuildFacts, error) { return p.rebuildFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
-			facts.feed.Stamp = stamp
+			facts.feed.Stamp, facts.feed.Visit, facts.feed.Day, facts.feed.Lifetime = stamp, mode.Visit, latest.day, latest.lifetime
 			writes()
 			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
 			// Clamped counts are noted even if the rebuild begins again: each negative count is a bug.
@@ -219,7 +236,7 @@ func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]servi
 // feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,
 // and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Seen: seen, Visit: true, Day: p.today(), Lifetime: p.Lifetime()}
+	facts = rdb.FeedFacts{Reader: user, Seen: seen}
 	if facts.Pulled, err = p.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}
@@ -238,28 +255,6 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 		facts.TrimmedCounted, err = posts.NewestCounting(ctx, p.store, user, facts.Floor)
 	}
 	return facts, err
-}
-
-// QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
-// needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
-func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
-	// Each batch has a transaction of its own, so that no import holds up other writes.
-	const batch = 1000
-	for after := services.UserID(0); ; {
-		users, err := people.ActiveUsers(ctx, db, after, batch, since)
-		if err != nil || len(users) == 0 {
-			return queued, err
-		}
-		refills := make([]jobs.NewJob, len(users))
-		for i, user := range users {
-			refills[i] = RefillJob(user)
-		}
-		if err := db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) }); err != nil {
-			return queued, err
-		}
-		queued += len(users)
-		after = users[len(users)-1]
-	}
 }
 
 // NoteClamped counts documents in which a count was negative and was set to zero.

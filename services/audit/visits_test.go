@@ -1,0 +1,89 @@
+package audit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/rdb"
+)
+
+const oneDay = 24 * time.Hour
+
+// visitsOf returns the times of a user's last visit and of the one before it, and the remaining life of their document.
+func visitsOf(w node, user services.UserID) (seen, before time.Time, left time.Duration) {
+	w.TB.Helper()
+	visits, err := people.LastVisits(w.TB.Context(), w.Store, []services.UserID{user})
+	w.Must(err)
+	before, err = people.VisitedBefore(w.TB.Context(), w.Store, user)
+	w.Must(err)
+	left, err = w.Redis.Commands().TTL(w.TB.Context(), rdb.DocumentKey(user)).Result()
+	w.Must(err)
+	return visits[user], before, left
+}
+
+// A repair of a wrong document, and a rebuild of one that has lost something or is of another epoch, are no visits: the day of the
+// last visit stays, and the document lives no longer.
+func TestRepairsAreNoVisits(t *testing.T) {
+	for what, spoil := range map[string][]any{
+		"a wrong count": {"fc", "77"}, "a day ahead": {"d", "99999"}, "another epoch": {"e", "7"}, "a broken field": {"P", "broken"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := served(t, nil)
+			user, _ := litUser(w)
+			day := w.Document(user).Day
+			seen, before, left := visitsOf(w, user)
+			w.Clock.Advance(2 * oneDay)
+			w.Server.Do(append([]any{"HSET", fmt.Sprintf("{u%d}:b", user)}, spoil...)...)
+			a := newAudit(w, auditEvery)
+			lapOf(w, a)
+			if got := a.Stats(); got.Drifted+got.Mended != 1 {
+				t.Fatalf("%+v", got)
+			}
+			lapOf(w, a)
+			if got := a.Stats(); got.Drifted+got.Mended != 1 {
+				t.Errorf("in the next lap: %+v", got)
+			}
+			seenNow, beforeNow, leftNow := visitsOf(w, user)
+			if !seenNow.Equal(seen) || !beforeNow.Equal(before) || w.Document(user).Day != day {
+				t.Errorf("seen at %s, before at %s, on day %d; want %s, %s, day %d", seenNow, beforeNow, w.Document(user).Day, seen, before, day)
+			}
+			// What was emptied gets the life that is left since the last visit; all else keeps what it had.
+			emptied := a.Stats().Drifted == 1
+			if longest := w.Projector.Lifetime() - 2*oneDay; emptied && (leftNow > longest || leftNow < longest*9/10) || !emptied && (leftNow-left).Abs() > time.Minute {
+				t.Errorf("the document lives for %s, and had %s left", leftNow, left)
+			}
+		})
+	}
+}
+
+// Posts of big authors are not pushed to idle users. Their documents lack the posts until they return, and that is no drift.
+func TestTheAuditLeavesIdleUsersAlone(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(3)
+	big, idle, lost := users[0], users[1], users[2]
+	w.Follow(big, idle, lost)
+	w.SetMode(big, services.AuthorBig)
+	w.Quiet(w.Fanout)
+	seen, _, _ := visitsOf(w, idle)
+	w.Clock.Advance(10 * oneDay)
+	w.Post(big)
+	w.Quiet(w.Fanout)
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", lost), "e", "7")
+	a := newAudit(w, auditEvery)
+	for range 2 {
+		lapOf(w, a)
+	}
+	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 6 {
+		t.Errorf("%+v", got)
+	}
+	for _, user := range []services.UserID{idle, lost} {
+		if now, _, _ := visitsOf(w, user); !now.Equal(seen) {
+			t.Errorf("user %d, who has not come since %s, was seen at %s", user, seen, now)
+		}
+		w.Must(w.Projector.Rebuild(t.Context(), user))
+		w.Agree(user)
+	}
+}

@@ -1,0 +1,67 @@
+package badge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/announcements"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/projector"
+	"tidings/services/sql"
+)
+
+// visited lets a user read their badges, and writes the visit.
+func (n node) visited(user services.UserID) {
+	n.TB.Helper()
+	n.read(user)
+	_, err := n.WriteVisits(n.TB.Context())
+	n.Must(err)
+}
+
+// refilled refills a user's inbox by a job.
+func (n node) refilled(user services.UserID) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, projector.RefillJob(user)) })
+	n.Quiet(n.World.Fanout)
+}
+
+// A job refills the inbox between two visits. The digest begins at the first of the two.
+func TestTheDigestIgnoresRefills(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.likedAuthor(0)
+		n.visited(reader)
+		monday := n.Clock.Now()
+		n.Clock.Advance(day)
+		n.Post(author)
+		n.Quiet(n.World.Fanout)
+		n.Clock.Advance(day)
+		n.refilled(reader)
+		n.Clock.Advance(2 * day)
+		n.visited(reader)
+		digest, err := n.Digest(t.Context(), reader, time.Time{})
+		n.Must(err)
+		if digest.Since.After(monday) || brought(digest)["HOME_FEED"] != 1 {
+			t.Errorf("since %s, the last visit having been at %s: %+v", digest.Since, monday, digest.Parts)
+		}
+	})
+}
+
+// A user who does not return becomes dormant in time, whatever jobs do meanwhile, and loses their position in the announcements.
+func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
+	n := served(t)
+	_, user := n.likedAuthor(0)
+	n.visited(user)
+	n.Clock.Advance(5 * day)
+	n.refilled(user)
+	n.Clock.Advance(26 * day)
+	_, err := n.World.Projector.Janitor().RunOnce(t.Context())
+	n.Must(err)
+	state, err := announcements.ReadUser(t.Context(), n.Store.Runner, user)
+	if n.Must(err); state.Version != 0 {
+		t.Errorf("after 31 days away: %+v", state)
+	}
+}

@@ -1,0 +1,213 @@
+package projector_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/projector"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+	"tidings/tests/eventually"
+)
+
+// presence is what the visits of a user have left: two times in SQL, and the day and the remaining life of the document.
+type presence struct {
+	seen, before time.Time
+	day          int64
+	left         time.Duration
+}
+
+func presenceOf(w *fanouttest.World, user services.UserID) presence {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	visits, err := people.LastVisits(ctx, w.Store, []services.UserID{user})
+	w.Must(err)
+	before, err := people.VisitedBefore(ctx, w.Store, user)
+	w.Must(err)
+	left, err := w.Redis.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
+	w.Must(err)
+	return presence{visits[user], before, w.Document(user).Day, left}
+}
+
+// wantUnmoved checks that the presence of a user is as it was. The clock of Redis runs on during a test.
+func (p presence) wantUnmoved(w *fanouttest.World, what string, user services.UserID) {
+	w.TB.Helper()
+	now := presenceOf(w, user)
+	if !now.seen.Equal(p.seen) || !now.before.Equal(p.before) || now.day != p.day || (now.left-p.left).Abs() > time.Minute {
+		w.TB.Errorf("%s: the visits are\n%+v, and were\n%+v", what, now, p)
+	}
+}
+
+func refillLater(w *fanouttest.World, users ...services.UserID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		for _, user := range users {
+			if err := jobs.Enqueue(ctx, tx, projector.RefillJob(user)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.Quiet(w.Fanout)
+}
+
+// full makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
+func full(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
+	w.TB.Helper()
+	users := w.Users(2)
+	author, reader = users[0], users[1]
+	ids := w.Posts(author, services.Retention+100)
+	w.Follow(author, reader)
+	w.Quiet(w.Fanout)
+	w.Clock.Advance(time.Hour)
+	w.Must(w.Projector.Rebuild(w.TB.Context(), reader))
+	return author, reader, ids[len(ids)-50:]
+}
+
+// Deletions make an inbox short, and a job refills it. The reader has not come meanwhile: the next visit follows their last one.
+func TestARefillIsNoVisit(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		_, reader, newest := full(w)
+		was := presenceOf(w, reader)
+		w.Clock.Advance(2 * oneDay)
+		for _, id := range newest {
+			w.Delete(id)
+		}
+		w.Quiet(w.Fanout)
+		if listed := len(w.Inbox(reader)); listed != services.Retention {
+			t.Fatalf("%d posts are listed after deletions, and older ones exist", listed)
+		}
+		w.Agree(reader)
+		was.wantUnmoved(w, "after a refill", reader)
+		w.Clock.Advance(2 * oneDay)
+		w.Must(w.Projector.Rebuild(t.Context(), reader))
+		if got := presenceOf(w, reader); !got.before.Equal(was.seen) || !got.seen.After(was.seen) || got.day != was.day+4 {
+			t.Errorf("after the return: %+v, want %s as the visit before", got, was.seen)
+		}
+	})
+}
+
+func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
+	w := world(t)
+	users := w.Users(3)
+	author, readers := users[0], users[1:]
+	w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Clock.Advance(3 * oneDay)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := people.ImportFollows(ctx, tx, []services.Edge{
+			{Follower: readers[0], Followee: author, Since: w.IDs.Next()}, {Follower: readers[1], Followee: author, Since: w.IDs.Next()},
+		})
+		return err
+	})
+	was := presenceOf(w, readers[0])
+	_, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	w.Must(err)
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	was.wantUnmoved(w, "after an import", readers[0])
+}
+
+func TestARefillMakesNoDocument(t *testing.T) {
+	w := world(t)
+	user := w.Users(1)[0]
+	_, err := w.Redis.DropUsers(t.Context(), []services.UserID{user}, rdb.AnyDay)
+	w.Must(err)
+	stranger := w.Strangers(1)[0]
+	refillLater(w, user, stranger)
+	for _, user := range []services.UserID{user, stranger} {
+		if !absent(w, user) {
+			t.Errorf("a refill made a document for user %d, who has not come", user)
+		}
+	}
+	visits, err := people.LastVisits(t.Context(), w.Store, []services.UserID{stranger})
+	if w.Must(err); visits[stranger].After(time.UnixMicro(0)) {
+		t.Errorf("who never came was seen at %s", visits[stranger])
+	}
+}
+
+// Users who are idle or dormant stay so. What a refill would have brought comes with their return.
+func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
+	for _, away := range []time.Duration{9 * oneDay, 31 * oneDay} {
+		t.Run(fmt.Sprint(away), func(t *testing.T) {
+			w := world(t)
+			author, reader, newest := full(w)
+			was := presenceOf(w, reader)
+			w.Clock.Advance(9 * oneDay)
+			for _, id := range newest {
+				w.Delete(id)
+			}
+			w.Quiet(w.Fanout)
+			w.Clock.Advance(away - 9*oneDay)
+			refillLater(w, reader)
+			was.wantUnmoved(w, "while the user is away", reader)
+			if listed := len(w.Inbox(reader)); listed >= services.Retention {
+				t.Errorf("%d posts are listed for a user who is away: their return would not refill", listed)
+			}
+			if !w.Projector.Away(w.Document(reader)) {
+				t.Error("the document of a user who was away does not count as away")
+			}
+			if dormant := presenceOf(w, reader).seen.Before(w.Projector.ActiveSince()); dormant != (away > 30*oneDay) {
+				t.Errorf("after %s the user is dormant: %t", away, dormant)
+			}
+			w.Post(author)
+			w.Quiet(w.Fanout)
+			returns(w, reader)
+			if listed := len(w.Inbox(reader)); listed != services.Retention {
+				t.Errorf("after the return %d posts are listed, and older ones exist", listed)
+			}
+			w.Agree(reader)
+			if got := presenceOf(w, reader); !got.before.Equal(was.seen) || got.day != services.DayOf(w.Clock.Now()) {
+				t.Errorf("after the return: %+v", got)
+			}
+		})
+	}
+}
+
+// A rebuild that is no visit is under way, and has just begun to read the facts, when the user comes. The visit counts at once, and the
+// end of the other rebuild does not take it back.
+func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
+	for what, rebuild := range map[string]func(w *fanouttest.World, user services.UserID) error{
+		"a refill": func(w *fanouttest.World, user services.UserID) error { return w.Projector.Refill(w.TB.Context(), user) },
+		"a restoration": func(w *fanouttest.World, user services.UserID) error {
+			_, err := w.Projector.Restore(w.TB.Context(), user)
+			return err
+		},
+		"a repair": func(w *fanouttest.World, user services.UserID) error { return w.Projector.Remake(w.TB.Context(), user) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			const firstRead = "positions of a user"
+			var holds atomic.Bool
+			held, release := make(chan struct{}), make(chan struct{})
+			w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+				if statement == firstRead && holds.CompareAndSwap(true, false) {
+					close(held)
+					<-release
+				}
+			}})
+			user := w.Users(1)[0]
+			was := presenceOf(w, user)
+			w.Clock.Advance(2 * oneDay)
+			ended := make(chan error, 2)
+			holds.Store(true)
+			go func() { ended <- rebuild(w, user) }()
+			<-held
+			go func() { ended <- w.Projector.Rebuild(w.TB.Context(), user) }()
+			eventually.Holds(t, "the visit", func() bool { return presenceOf(w, user).day == was.day+2 })
+			close(release)
+			w.Must(<-ended)
+			w.Must(<-ended)
+			if got := presenceOf(w, user); !got.seen.Equal(was.seen.Add(2*oneDay)) || !got.before.Equal(was.seen) || got.day != was.day+2 {
+				t.Errorf("in the end %+v, and at first %+v", got, was)
+			}
+			w.Agree(user)
+		})
+	}
+}
