@@ -15,9 +15,9 @@ import (
 )
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
-// notified, and the notifications of users no longer mentioned are withdrawn. The post keeps its position in feeds, its
-// counts and its parent; draft.Parent is ignored. Set draft.KeepListed for an edit that does not change the list of mentions.
-// NOT_FOUND if the post does not exist, is deleted or is hidden from the author; FORBIDDEN when it is another author's.
+// notified at the time of the edit, and the notifications of users no longer mentioned are withdrawn. The post keeps its position
+// in feeds, its counts and its parent; draft.Parent is ignored. Set draft.KeepListed for an edit that does not change the list of
+// mentions. NOT_FOUND if the post does not exist, is deleted or is hidden from the author; FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned, listed); err != nil {
+			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentionsSince(were, mentioned, tx.NewID(s.ids)), listed); err != nil {
 				return nil, err
 			}
 			// The nodes drop their copies of the body. The fan-out is not repeated: inboxes hold IDs alone.
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
-			queued, err := renotify(ctx, tx, before, were, mentioned)
+			queued, err := renotify(ctx, tx, before, usersOf(were), mentioned)
 			if err != nil {
 				return nil, err
 			}
@@ -92,6 +92,28 @@ func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.U
 	}
 	byBody := slices.Collect(maps.Values(named))
 	return append(listed, slices.DeleteFunc(unknown, func(user services.UserID) bool { return slices.Contains(byBody, user) })...), nil
+}
+
+// mentionsSince are the mentions of an edited post: users that it mentioned before keep the time of their mention, and the others are
+// mentioned since the edit, at an ID of its time.
+func mentionsSince(were []posts.Mention, mentioned []services.UserID, at services.PostID) []posts.Mention {
+	mentions := make([]posts.Mention, len(mentioned))
+	for i, user := range mentioned {
+		mentions[i] = posts.Mention{User: user, Since: at}
+		if was := slices.IndexFunc(were, func(m posts.Mention) bool { return m.User == user }); was >= 0 {
+			mentions[i] = were[was]
+		}
+	}
+	return mentions
+}
+
+// usersOf are the users of mentions.
+func usersOf(mentions []posts.Mention) []services.UserID {
+	users := make([]services.UserID, len(mentions))
+	for i, mention := range mentions {
+		users[i] = mention.User
+	}
+	return users
 }
 
 // renotify makes the jobs that bring the notifications of an edited post in line with the post: a job for each user that the post

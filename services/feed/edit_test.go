@@ -154,6 +154,35 @@ func TestAnEditMovesMentions(t *testing.T) {
 	})
 }
 
+// A user who is mentioned by an edit is notified at the time of the edit, however old the post is. Later edits that mention the user
+// too do not change that time, nor the time of users whom the post mentioned from the start.
+func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
+	const day = 24 * time.Hour
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(4)
+		author, bob, carol, dora := users[0], users[1], users[2], users[3]
+		published := n.Clock.Now()
+		post := n.draft(author, Draft{Body: "@" + n.key(bob)})
+		n.Quiet(n.fan)
+		n.Clock.Advance(8 * day)
+		first := n.Clock.Now()
+		n.edit(author, post, Draft{Body: "@" + n.key(bob) + " and @" + n.key(dora)})
+		n.Clock.Advance(day) // the jobs of the first edit run after the second edit
+		second := n.Clock.Now()
+		n.edit(author, post, Draft{Body: "@" + n.key(bob) + ", @" + n.key(carol) + " and @" + n.key(dora)})
+		n.wants(carol, "mentioned by the second edit", services.CategoryMention, 1)
+		n.wants(dora, "mentioned by the first edit", services.CategoryMention, 1)
+		for user, want := range map[services.UserID]time.Time{bob: published, carol: second, dora: first} {
+			at, err := sql.Column[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
+			n.Must(err)
+			if len(at) != 1 || sql.FromMicros(at[0]).Sub(want).Abs() > time.Second {
+				t.Errorf("user %d is notified at %v, want one notification at %s", user, at, want)
+			}
+		}
+	})
+}
+
 func TestRefusedEdits(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()

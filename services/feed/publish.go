@@ -255,7 +255,7 @@ func withdrawals(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.Ne
 		}
 	}
 	// A cause without an actor stands for all of its subject: every like of the post, and every answer to it.
-	causes := append(causesOf(post, parent, mentioned),
+	causes := append(causesOf(post, parent, usersOf(mentioned)),
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
 	return notifications.Jobs(causes...)

@@ -103,7 +103,7 @@ func TestMentions(t *testing.T) {
 		}
 		mentioned, err := posts.Mentions(t.Context(), n.Store.Runner, post)
 		n.Must(err)
-		if !slices.Equal(mentioned, []services.UserID{author, bob, carol}) {
+		if !slices.Equal(usersOf(mentioned), []services.UserID{author, bob, carol}) {
 			t.Errorf("mentioned are %v", mentioned)
 		}
 		for user, want := range map[services.UserID]int{author: 0, bob: 1, carol: 1, dora: 0} {

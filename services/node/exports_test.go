@@ -28,7 +28,8 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"author","followers":7,"countedAt":"1970-01-01T00:00:01Z","mode":1,"pinned":null}
 {"type":"post","id":"post:0000001YG0000","publishedAt":"1970-01-01T00:00:01Z","key":"p1","kind":"POST","parent":null,"body":"a \"body\"","updatedAt":"1970-01-01T00:00:02Z","editedAt":"1970-01-01T00:00:02Z","deletedAt":null}
 {"type":"post","id":"post:0000001YG0001","publishedAt":"1970-01-01T00:00:01Z","key":"","kind":"COMMENT","parent":"post:0000001YG0000","body":"gone","updatedAt":"1970-01-01T00:00:01Z","editedAt":null,"deletedAt":"1970-01-01T00:00:03Z"}
-{"type":"mention","post":"post:0000001YG0000","user":"user:bob"}
+{"type":"mention","post":"post:0000001YG0000","user":"user:bob","at":"1970-01-01T00:00:02Z"}
+{"type":"mention","post":"post:0000001YG0001","user":"user:bob","at":"1970-01-01T00:00:01Z"}
 {"type":"like","post":"post:0000001YG0002","at":"1970-01-01T00:00:01Z"}
 {"type":"show","id":"show:0000001YG0000","key":"s1","title":"Evening","coverUrl":"","replayUrl":"https://example.com/r","status":"REPLAY","plannedAt":"1970-01-01T00:00:01Z","startedAt":"1970-01-01T00:00:01Z","endedAt":"1970-01-01T00:00:02Z","cancelledAt":null,"updatedAt":"1970-01-01T00:00:02.000001Z"}
 {"type":"reminder","show":"show:0000001YG0001","at":"1970-01-01T00:00:01Z"}

@@ -39,7 +39,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO post_counts SELECT n % 5000, n % 8, 1, 1 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'message.deliver', CASE WHEN n % 9 = 0 THEN 'm.' || n ELSE '' END, '', n, n, '' FROM s",
-			upTo + "INSERT INTO mentions SELECT n % 5000, n, NULL FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO mentions SELECT n % 5000, n, NULL, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
 			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1, 0, 0 FROM s WHERE n <= 500",

@@ -24,6 +24,8 @@ const (
 
 	// The subject of likes and comments is a post of the recipient that is not deleted.
 	ownPost = `p.id = c.subject AND p.author = c.recipient AND p.deleted_at IS NULL`
+	// mentionedAt is an ID of the time of a mention. An edit is never before its post, whatever the clocks say.
+	mentionedAt = `CASE WHEN c.since > p.id THEN c.since ELSE p.id END`
 	// Users are not notified of their own acts.
 	othersLike = `l.liker <> c.recipient`
 	// A user who is mentioned in an answer to their own post gets only the mention: one act, one notification.
@@ -76,21 +78,22 @@ WITH own AS MATERIALIZED (
 )
 SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipient("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
-	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here.
+	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here. The time is that
+	// of the post, or of the edit by which it mentions the recipient.
 	services.CategoryMention: {
 		byID: true,
 		named: sql.NewStatement("mentions that notify", `
 WITH mentioned AS MATERIALIZED (
-	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
+	SELECT c.recipient, c.actor, m.post, m.since FROM `+namedCauses+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 		ofSubject: sql.NewStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
-	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
+	SELECT c.recipient, m.post, m.since FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
 	// All follows of a half day are one group, so the subject is 0. The time is the ID of the follow.

@@ -10,7 +10,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/people"
-	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
@@ -89,39 +88,9 @@ func (p *panel) follow() {
 	p.late = append(p.late, c)
 }
 
-// answer publishes a post that answers a post of the recipient, mentions the recipient, or both.
-func (p *panel) answer() {
-	a := &answer{id: p.nextID(), author: p.someone(), names: rapid.Bool().Draw(p.t, "names me")}
-	if !a.names || rapid.Bool().Draw(p.t, "answers") {
-		a.parent = p.somePost()
-	}
-	p.MustWrite(func(tx *sql.Tx) error {
-		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
-		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.names {
-			return err
-		}
-		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
-	})
-	p.m.answers[a.id] = a
-	p.late = append(p.late, p.causesOf(a)...)
-}
-
-// causesOf returns both causes that an answer can be, as the node that commits it queues them.
-func (p *panel) causesOf(a *answer) []Cause {
-	return []Cause{
-		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
-		{Recipient: p.m.me, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
-	}
-}
-
 func (p *panel) delete() {
 	if len(p.m.answers) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
-		ids := make([]services.PostID, 0, len(p.m.answers))
-		for id := range p.m.answers {
-			ids = append(ids, id)
-		}
-		slices.Sort(ids)
-		a := p.m.answers[rapid.SampledFrom(ids).Draw(p.t, "answer")]
+		a := p.someAnswer()
 		p.remove(a.id)
 		a.deleted = true
 		p.late = append(p.late, p.causesOf(a)...)
@@ -328,8 +297,8 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never, hostOrders: 3, hostCalls: services.Never}}
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
-			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 22), 30, 60).Draw(t, "steps") {
-				step = step * 7 % 23 // rapid draws small numbers more often: spread them over every kind
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 23), 30, 60).Draw(t, "steps") {
+				step = step * 7 % 24 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
@@ -352,6 +321,8 @@ func TestNotificationsAgainstModel(t *testing.T) {
 					p.tell()
 				case step == 17:
 					p.withdraw()
+				case step == 18:
+					p.edit()
 				default:
 					if len(p.late) > 0 {
 						late := slices.Clone(p.late)

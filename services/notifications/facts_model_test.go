@@ -14,7 +14,8 @@ import (
 type answer struct {
 	id, parent services.PostID // parent is 0 if it is no answer
 	author     services.UserID
-	names      bool // it mentions the recipient
+	names      bool            // it mentions the recipient
+	since      services.PostID // of the edit by which it mentions the recipient; 0: since it was published
 	deleted    bool
 }
 
@@ -97,6 +98,9 @@ func (m *panelModel) facts() map[Cause]time.Time {
 		}
 		if !a.deleted && (a.names || a.parent != 0 && !m.deleted[a.parent]) {
 			facts[c] = id.Moment()
+			if a.names && a.since != 0 {
+				facts[c] = a.since.Moment()
+			}
 		}
 	}
 	return facts

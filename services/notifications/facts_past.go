@@ -130,8 +130,8 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 
 // ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been
 // applied when they happened: a cause that begins again gets the time and the position of its first beginning. Otherwise the
-// result would depend on whether the job ran between the beginning and the end. A cause without a post of its own happened at its
-// moment. Comments are left out: the job of a publication names a comment even if the post only ever counted as a mention.
+// result would depend on whether the job ran between the beginning and the end. Comments are left out: the job of a publication
+// names a comment even if the post only ever counted as a mention.
 func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []newCause) {
 	for c, moment := range moments {
 		_, holds := supported[c]
@@ -142,11 +142,8 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 		switch c.Category {
 		// Reminders are left out: they do not end, because their show has started.
 		case services.CategoryLike, services.CategoryFollow, services.CategoryMention:
-			at := sql.Micros(moment.Moment())
-			if post := c.post(); post != 0 {
-				at = min(at, sql.Micros(post.Moment()))
-			}
-			causes = append(causes, newCause{Cause: c, at: at, moment: moment})
+			// A mention may be of an edit, long after its post.
+			causes = append(causes, newCause{Cause: c, at: sql.Micros(moment.Moment()), moment: moment})
 		}
 	}
 	return causes

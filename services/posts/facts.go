@@ -52,11 +52,11 @@ var (
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 
-	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT, listed BOOLEAN", "")
+	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT, listed BOOLEAN, since BIGINT", "")
 
 	deletePostMentions = sql.NewStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
 
-	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
+	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned, since FROM mentions WHERE post = $1 ORDER BY mentioned`)
 
 	// listed is NULL in mentions that are older than the column.
 	listedMentions = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
@@ -126,16 +126,16 @@ func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 	return read(ctx, tx, editedPost, id)
 }
 
-// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. mentioned and
-// listed are as for InsertMentions. The caller holds Lock.
-func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned, listed []services.UserID) (services.Post, error) {
+// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. listed is as for
+// InsertMentions. The caller holds Lock.
+func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentions []Mention, listed []services.UserID) (services.Post, error) {
 	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
 		return services.Post{}, err
 	}
 	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {
 		return services.Post{}, err
 	}
-	if err := InsertMentions(ctx, tx, id, mentioned, listed); err != nil {
+	if err := insertMentions(ctx, tx, id, mentions, listed); err != nil {
 		return services.Post{}, err
 	}
 	return read(ctx, tx, postByID, id)
@@ -218,17 +218,31 @@ func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string
 // InsertMentions stores the users that a new post mentions, each once, and which of these users are in the post's list of
 // mentions.
 func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned, listed []services.UserID) error {
-	all := make([][]any, len(mentioned))
+	mentions := make([]Mention, len(mentioned))
 	for i, user := range mentioned {
-		all[i] = []any{post, user, slices.Contains(listed, user)}
+		mentions[i].User = user
+	}
+	return insertMentions(ctx, tx, post, mentions, listed)
+}
+
+func insertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentions []Mention, listed []services.UserID) error {
+	all := make([][]any, len(mentions))
+	for i, mention := range mentions {
+		all[i] = []any{post, mention.User, slices.Contains(listed, mention.User), mention.Since}
 	}
 	_, err := tx.Insert(ctx, insertPostMentions, all)
 	return err
 }
 
-// Mentions lists the users that a post mentions, in order of user ID.
-func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, r, postMentions, post)
+// Mentions lists the mentions of a post, in order of user ID.
+func Mentions(ctx context.Context, r sql.Reader, post services.PostID) (mentions []Mention, err error) {
+	err = r.Each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
+		var mention Mention
+		err := scan(&mention.User, &mention.Since)
+		mentions = append(mentions, mention)
+		return err
+	})
+	return mentions, err
 }
 
 // ListedMentions lists the users in a post's list of mentions. unknown are the users whose mentions were stored before SQL

@@ -147,13 +147,18 @@ func TestEditPost(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
 		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}, nil) })
+		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []Mention{{User: 2}, {User: 3}})
 		edit := func(body string, mentioned ...services.UserID) (post services.Post) {
 			b.MustWrite(func(tx *sql.Tx) error {
 				before, err := Lock(b.Ctx, tx, 5)
 				if err != nil {
 					return err
 				}
-				if post, err = Edit(b.Ctx, tx, 5, body, mentioned, mentioned[:min(1, len(mentioned))]); !post.UpdatedAt.After(before.UpdatedAt) {
+				mentions := make([]Mention, len(mentioned))
+				for i, user := range mentioned {
+					mentions[i] = Mention{User: user, Since: 8}
+				}
+				if post, err = Edit(b.Ctx, tx, 5, body, mentions, mentioned[:min(1, len(mentioned))]); !post.UpdatedAt.After(before.UpdatedAt) {
 					b.T.Errorf("edited at %v, after %v", post.UpdatedAt, before.UpdatedAt)
 				}
 				return err
@@ -162,7 +167,7 @@ func TestEditPost(t *testing.T) {
 		}
 		began := b.Clock.Now()
 		edit("two", 3, 4) // in the millisecond of its publication
-		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []services.UserID{3, 4})
+		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []Mention{{3, 8}, {4, 8}})
 		b.Clock.Advance(time.Minute)
 		sqltest.Equal(b.T, edit("three").UpdatedAt, began.Add(time.Minute))
 		b.Clock.Advance(-time.Hour)

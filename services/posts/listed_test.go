@@ -34,7 +34,7 @@ func TestListedMentions(t *testing.T) {
 		})
 		want("of two versions", []services.UserID{2, 4}, []services.UserID{8})
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := Edit(b.Ctx, tx, 5, "b", []services.UserID{2, 8}, []services.UserID{8})
+			_, err := Edit(b.Ctx, tx, 5, "b", []Mention{{User: 2}, {User: 8}}, []services.UserID{8})
 			return err
 		})
 		want("edited", []services.UserID{8}, nil)

@@ -77,3 +77,9 @@ type InFlightFanout struct {
 	Post   services.PostID `json:"post"`
 	Author services.UserID `json:"author"`
 }
+
+// Mention is a user whom a post mentions.
+type Mention struct {
+	User  services.UserID
+	Since services.PostID // an ID of the time of the edit by which the post mentions the user; 0: since it was published
+}

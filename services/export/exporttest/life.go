@@ -23,7 +23,7 @@ var life = []string{
 	`INSERT INTO posts (id, author, kind, parent, off_feed, body, updated_at, edited_at, deleted_at, import_key) VALUES
 		(2097152000, 1, 'POST', NULL, FALSE, 'a "body"', 2000000, 2000000, NULL, 'p1'), (2097152001, 1, 'COMMENT', 2097152000, TRUE, 'gone', 1000000, NULL, 3000000, ''),
 		(2097152002, 2, 'POST', NULL, FALSE, 'of another', 1000000, NULL, NULL, '')`,
-	`INSERT INTO mentions (post, mentioned) VALUES (2097152000, 2), (2097152002, 1)`,
+	`INSERT INTO mentions (post, mentioned, since) VALUES (2097152000, 2, 4194304000), (2097152001, 2, 0), (2097152002, 1, 0)`,
 	`INSERT INTO likes (post, liker, liked_at) VALUES (2097152002, 1, 1000000), (2097152000, 2, 1000000)`,
 	`INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at) VALUES
 		(2097152000, 's1', 1, 'Evening', '', 'https://example.com/r', 2, 1000000, 1000000, 2000000, NULL, 3, 2, 1, FALSE, 2000001),

@@ -1,0 +1,34 @@
+package sql_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// Mentions from before the column are mentions since the publication, and so are those of a node of the version before.
+func TestMentionsOfOldTablesAreSinceThePublication(t *testing.T) {
+	for name, url := range map[string]string{
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := sql.MigrateTo(t.Context(), url, 95, `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 2, NULL), (5, 3, TRUE)`); err != nil {
+				t.Fatal(err)
+			}
+			db := sqltest.Open(t, sql.Config{URL: url})
+			if err := db.Write(t.Context(), func(tx *sql.Tx) error {
+				_, err := tx.Lines(t.Context(), `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 4, FALSE)`)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			since, err := sql.Column[int64](t.Context(), db, sql.AdHoc("since", `SELECT since FROM mentions ORDER BY mentioned`))
+			if err != nil || fmt.Sprint(since) != "[0 0 0]" {
+				t.Errorf("the mentions are since %d, %v", since, err)
+			}
+		})
+	}
+}
