@@ -133,10 +133,9 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	// The session has the viewer and the device of the former session.
 	session := former
-	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
+	session.Version, session.Made, session.Followed = s.Memory.Version(), s.ids.Next(), 0
 	for _, host := range hosts {
-		// Another node, whose clock is ahead, may have set the time of a follow. All hosts followed now belong to the board.
-		session.Made = max(session.Made, host.Since)
+		session.Followed = max(session.Followed, host.Since)
 	}
 	return session
 }

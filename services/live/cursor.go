@@ -8,8 +8,8 @@ import (
 
 const (
 	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
-	// Form, section, score, ID, session.
-	cursorBytes = 1 + 1 + 8 + 8 + sessionBytes
+	// Form, section, score, ID; the session follows.
+	cursorPlace = 1 + 1 + 8 + 8
 )
 
 // CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
@@ -20,7 +20,7 @@ func CursorText(session Session, place ShowPlace) string {
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
 func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
-	var buffer [cursorBytes]byte
+	var buffer [cursorPlace + sessionBytes]byte
 	section := byte(0)
 	if place.Replay {
 		section = 1
@@ -34,12 +34,12 @@ func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 // parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
 func parseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
 	bytes, err := sessionText.DecodeString(text)
-	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1
+	ok := err == nil && len(bytes) > cursorPlace && bytes[0] == cursorForm && bytes[1] <= 1
 	if ok {
 		place = ShowPlace{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
 		}
-		session, ok = sessionOf(bytes[18:])
+		session, ok = sessionOf(bytes[cursorPlace:])
 		// One position has one text: the comparison refuses spellings that decode to the same bytes.
 		ok = ok && place.ID > 0 && place.ID <= services.MaxPostID && CursorText(session, place) == text
 	}

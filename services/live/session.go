@@ -13,9 +13,13 @@ import (
 // and copies nothing: a node needs only the session's text to serve the board.
 type Session struct {
 	Version uint64          // of the changelog, as far as the node cache had read it: each show has the position that it had at this version
-	Made    services.PostID // an ID of the time of creation, unique among sessions; hosts followed later appear in the next session
+	Made    services.PostID // an ID of the time of creation, unique among sessions
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
+	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made, 0 without hosts.
+	// Hosts followed later appear in the next session. It is not Made: a follow that was committed before Made may reach the viewer's
+	// document afterwards, and must not change the board.
+	Followed services.PostID
 }
 
 // Scope defines which sessions share one slot. Only one session of a slot lives at a time.
@@ -29,11 +33,13 @@ const (
 )
 
 const (
-	// sessionForm is the first byte of a session. A change of the layout takes another value, so that a text of an older release
-	// is refused and not misread.
-	sessionForm = 1
-	// The form, the version, Made, the viewer and the device.
-	sessionBytes = 1 + 8 + 8 + 4 + 8
+	// The form is the first byte of a session. A change of the layout takes another value, so that no text of an older release is
+	// misread. sessionForm is the form of the version, Made, the viewer, the device and Followed.
+	sessionForm  = 2
+	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8
+	// madeForm has no Followed. It is the form of sessions whose Followed is Made: an older release made only these.
+	madeForm  = 1
+	madeBytes = sessionBytes - 8
 	// maxSkew is how far ahead of this node's clock another one's may be.
 	maxSkew = time.Minute
 )
@@ -45,11 +51,19 @@ var sessionText = base64.RawURLEncoding.Strict()
 func (s Session) String() string { return sessionText.EncodeToString(s.append(nil)) }
 
 func (s Session) append(to []byte) []byte {
-	to = append(to, sessionForm)
+	form := byte(sessionForm)
+	if s.Followed == s.Made { // one session has one text
+		form = madeForm
+	}
+	to = append(to, form)
 	to = binary.BigEndian.AppendUint64(to, s.Version)
 	to = binary.BigEndian.AppendUint64(to, uint64(s.Made))
 	to = binary.BigEndian.AppendUint32(to, uint32(s.Viewer))
-	return binary.BigEndian.AppendUint64(to, s.Device)
+	to = binary.BigEndian.AppendUint64(to, s.Device)
+	if form == madeForm {
+		return to
+	}
+	return binary.BigEndian.AppendUint64(to, uint64(s.Followed))
 }
 
 // ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
@@ -67,17 +81,22 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 	return session, nil
 }
 
-// sessionOf parses the output of append.
+// sessionOf parses the output of append. It also accepts a session of sessionForm that append writes in madeForm: callers compare
+// the texts.
 func sessionOf(bytes []byte) (Session, bool) {
-	if len(bytes) != sessionBytes || bytes[0] != sessionForm {
+	older := len(bytes) == madeBytes && bytes[0] == madeForm
+	if !older && (len(bytes) != sessionBytes || bytes[0] != sessionForm) {
 		return Session{}, false
 	}
 	session := Session{
 		Version: binary.BigEndian.Uint64(bytes[1:]), Made: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
 		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]),
 	}
+	if session.Followed = session.Made; !older {
+		session.Followed = services.PostID(binary.BigEndian.Uint64(bytes[madeBytes:]))
+	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
-	return session, session.Version <= mostVersion && session.Made > 0 && session.Made <= services.MaxPostID
+	return session, session.Version <= mostVersion && session.Made > 0 && max(session.Made, session.Followed) <= services.MaxPostID
 }
 
 // deviceHash is the hash of a device's name in a session: 0 for "".
@@ -138,9 +157,8 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 	return lease.Holder == s.name()
 }
 
-// has reports whether a host followed at since belongs to the board of the session. Clocks of nodes differ, so newSession raises
-// Made to the time of the latest follow.
-func (s Session) has(since services.PostID) bool { return since <= s.Made }
+// has reports whether a host followed at since belongs to the board of the session.
+func (s Session) has(since services.PostID) bool { return since <= s.Followed }
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {

@@ -20,6 +20,7 @@ func drawSession(t *rapid.T) Session {
 	return Session{
 		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
 		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
+		Followed: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")),
 	}
 }
 
@@ -33,6 +34,9 @@ func drawPlace(t *rapid.T) ShowPlace {
 func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session, place := drawSession(t), drawPlace(t)
+		if rapid.Bool().Draw(t, "of an older release") {
+			session.Followed = session.Made
+		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
 		}
@@ -50,7 +54,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	})
 }
 
-var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5}
+var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5, Followed: 98}
 
 // Any text sent as a session is either parsed or refused with a reason. A parsed session prints as the same text.
 func FuzzSession(f *testing.F) {
@@ -98,6 +102,10 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 		"a version past all":  func(b []byte) []byte { b[1] |= 0x80; return b },
 		"a moment past all":   func(b []byte) []byte { b[9] |= 0x80; return b },
 		"no moment":           func(b []byte) []byte { return append(append(b[:9:9], make([]byte, 8)...), b[17:]...) },
+		"a follow past all":   func(b []byte) []byte { b[29] |= 0x80; return b },
+		"an older form":       func(b []byte) []byte { b[0] = madeForm; return b },
+		"one without a part":  func(b []byte) []byte { return b[:madeBytes] },
+		"with a needless one": func(b []byte) []byte { return append(b[:29:29], b[9:17]...) },
 		"a cursor":            func(b []byte) []byte { return append([]byte{cursorForm, 0}, b...) },
 		"nothing":             func([]byte) []byte { return nil },
 		"a form of no letter": func(b []byte) []byte { return b[1:] },
@@ -106,6 +114,18 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 		if _, err := ParseSession("sessionId", 3, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A session of a release without Followed has the hosts that were followed until it was made.
+func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
+	const session, cursor = "AQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU", "QQD__________wAAAAAAAAAFAQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU"
+	want := Session{Version: 7, Made: 99, Viewer: 3, Device: 5, Followed: 99}
+	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
+		t.Errorf("the session is %+v, %v", got, err)
+	}
+	if got, place, err := parseCursor(3, cursor); got != want || place != (ShowPlace{Score: -1, ID: 5}) || err != nil {
+		t.Errorf("the cursor is of %+v at %+v, %v", got, place, err)
 	}
 }
 
@@ -163,7 +183,7 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 
 func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		session := Session{Made: 50}
+		session := Session{Made: 60, Followed: 50}
 		var all, want []services.FollowedAuthor
 		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
 			host := services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}

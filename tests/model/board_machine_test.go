@@ -41,7 +41,7 @@ type boardModel struct {
 type sessionModel struct {
 	reader, id, last string
 	version          uint64
-	step             int       // hosts followed after this step are not on the session's board
+	step             int       // of the last follow of a host on the board; hosts followed later are not on the session's board
 	made, until      time.Time // until is the end of its lease; zero without a lease
 }
 
@@ -255,13 +255,6 @@ func (b *boards) follow(t *rapid.T) {
 	}
 }
 
-// has reports whether the host's shows are now on the session's board.
-func (b *boards) has(s *sessionModel, host string) bool {
-	p := relation{s.reader, host}
-	since, follows := b.follows[p]
-	return follows && since <= s.step && !b.mutes[p]
-}
-
 // want returns the lines that a page of a session must show, and whether more follow.
 func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.then[s.version]
@@ -338,7 +331,7 @@ func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.id, s.version, s.step, s.made, s.until = page.SessionID, session.Version, b.step, session.Made.Time(), time.Time{}
+	s.id, s.version, s.step, s.made, s.until = page.SessionID, session.Version, b.lastFollow(s.reader), session.Made.Time(), time.Time{}
 	b.sessions = append(b.sessions, s)
 }
 

@@ -64,6 +64,24 @@ func (b *boards) reload(t *rapid.T) {
 	b.note()
 }
 
+// has reports whether the host's shows are now on the session's board.
+func (b *boards) has(s *sessionModel, host string) bool {
+	p := relation{s.reader, host}
+	since, follows := b.follows[p]
+	return follows && since <= s.step && !b.mutes[p]
+}
+
+// lastFollow is the step of the last follow among the hosts on a reader's board now; 0 without hosts.
+func (b *boards) lastFollow(reader string) (step int) {
+	for _, show := range b.shows {
+		p := relation{reader, show.host}
+		if since, follows := b.follows[p]; follows && !b.mutes[p] {
+			step = max(step, since)
+		}
+	}
+	return step
+}
+
 // watch opens a board's subscription and compares its first event with the model.
 func (b *boards) watch(t *rapid.T) {
 	var living []*sessionModel

@@ -1,0 +1,74 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// A host whose follow was committed when the session began, but was not in the viewer's document yet, waits for the next session as a
+// host who is followed later does. The session's subscription reports the host's shows as new.
+func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		viewer, host, late := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]
+		w.Follow(host, viewer)
+		shows := []services.PostID{plan(w, host, time.Hour), plan(w, host, 2*time.Hour)}
+		live, planned := plan(w, late, time.Minute), plan(w, late, 3*time.Hour)
+		h.later()
+		start(w, live)
+		h.later()
+		w.Follow(late, viewer) // its job waits
+		first := h.page(viewer, Ask{First: 1})
+		h.later()
+		for _, byCursor := range []bool{true, false} {
+			if got := shown(h.page(viewer, goOn(first, byCursor))); !slices.Equal(got, shows[1:]) {
+				t.Errorf("the second page has %v, want %v", got, shows[1:])
+			}
+		}
+		if got := shown(h.page(viewer, Ask{Session: text(first.Session)})); !slices.Equal(got, shows) {
+			t.Errorf("the session has %v, want %v", got, shows)
+		}
+		if got, want := shown(h.page(viewer, Ask{})), []services.PostID{live, shows[0], shows[1], planned}; !slices.Equal(got, want) {
+			t.Errorf("the next session has %v, want %v", got, want)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		badges := make(chan *services.Badges, 1)
+		badges <- &services.Badges{LiveSequence: 1 << 62}
+		changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+		w.Must(err)
+		change := <-changes
+		if len(change.WentLive) != 1 || change.WentLive[0].ID != live || len(change.Scheduled) != 1 || change.Scheduled[0].ID != planned || change.NewAbove != 1 {
+			t.Errorf("the session has changed by %+v", change)
+		}
+	})
+}
+
+// A node whose clock is ahead may have set the time of a follow: its host is on the board all the same.
+func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	h := newHall(w, nil)
+	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	shows := []services.PostID{plan(w, host, time.Hour), plan(w, host, 2*time.Hour)}
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		edge := services.Edge{Follower: viewer, Followee: host, Since: services.PostIDAt(w.Clock.Now().Add(10 * time.Second))}
+		if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(viewer, host))
+	})
+	h.later()
+	first := h.page(viewer, Ask{First: 1})
+	if got := shown(h.page(viewer, goOn(first, true))); !slices.Equal(got, shows[1:]) {
+		t.Errorf("the second page has %v, want %v", got, shows[1:])
+	}
+}
