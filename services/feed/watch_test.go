@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -93,6 +95,36 @@ func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	if err != nil || newest != last || !slices.Equal(authors, []services.UserID{author}) {
 		t.Errorf("the newest is %s of %v, %v; want %s", newest, authors, err, last)
 	}
+}
+
+// Posts that are too old to count are not new: their authors are not named.
+func TestAWatcherGetsNoAuthorsOfExpiredPosts(t *testing.T) {
+	ages := services.SourceExpiry{services.SourceHomeFeed: 1}
+	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Expiry = ages }}))
+	users := n.Users(4)
+	old, yesterday, today, reader := users[0], users[1], users[2], users[3]
+	for _, author := range []services.UserID{old, yesterday, today} {
+		n.Follow(author, reader)
+	}
+	n.Quiet(n.fan)
+	var last services.PostID
+	for _, author := range []services.UserID{old, yesterday, today} {
+		last = n.publish(author, "hello")
+		n.Quiet(n.fan)
+		if author != today {
+			n.Clock.Advance(24 * time.Hour)
+		}
+	}
+	wants := func(when string) {
+		t.Helper()
+		newest, authors, err := n.newest(t.Context(), reader)
+		if err != nil || newest != last || !slices.Equal(authors, []services.UserID{today, yesterday}) {
+			t.Errorf("%s the newest is %s of %v, %v; want %s of %v", when, newest, authors, err, last, []services.UserID{today, yesterday})
+		}
+	}
+	wants("by the inbox")
+	n.Server.Kill()
+	wants("by the facts")
 }
 
 // A slow watcher gets the latest state, once. The channel is closed when the badges' channel is.
