@@ -114,8 +114,16 @@ func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
 	case !q.origins.allows(r):
 		return http.StatusForbidden, foreignPage(r)
+	case r.Method == http.MethodGet && r.ContentLength != 0:
+		return http.StatusBadRequest, unreadBody("a GET")
 	}
 	return 0, nil
+}
+
+// unreadBody is the error for a request with a body where none is read. The HTTP server reads the rest of a body before it sends an
+// answer. So the read deadline may be removed only when no body is left, or a client could hold the connection for ever.
+func unreadBody(what string) error {
+	return services.Errorf(services.Invalid, "body: %s must have none", what)
 }
 
 // allowsMethod reports whether requests with a method are served.

@@ -123,6 +123,8 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 	switch {
 	case err != nil:
 		writeFault(w, statusOf(err), err)
+	case accepted == typeEvents && r.ContentLength != 0:
+		writeFault(w, http.StatusBadRequest, unreadBody("a request that connects an event stream"))
 	case accepted == typeEvents:
 		if !stream.connect(w) {
 			writeFault(w, http.StatusConflict, services.Errorf(services.Conflict, "token: its event stream is open already"))
