@@ -48,7 +48,7 @@ type Front struct {
 	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
 	heads    *textMemory[*head]
 	requests *textMemory[*knownRequest]
-	pause    time.Duration // the longest wait for the rest of a request
+	pause    time.Duration // the longest wait for the rest of a request; one that takes longer is slow
 
 	// Atomic, because each request reads them. Drain sets draining, Shutdown sets endsIdle, and neither is ever reset.
 	draining atomic.Bool // each answer is the last one of its connection

@@ -41,8 +41,10 @@ type frontConn struct {
 	read, written time.Time // the deadlines that are set
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
-	joint         int // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	handedAnswers int // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
+	begun         *head     // of a request whose body has not arrived whole, so that it is read once for all pieces; else nil
+	due           time.Time // when the request that is arriving is slow; zero between requests and until the front waits for its rest
+	joint         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
+	handedAnswers int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -80,8 +82,8 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			n, err := c.wait(buffer[filled:], filled > 0)
 			filled += n
 			if err != nil {
-				// A client that is silent between requests is disconnected after the idle time. For one that is silent within a request,
-				// the timeouts and errors of the HTTP server apply.
+				// A client that is silent between requests is disconnected after the idle time. For one that is slow within a request, the
+				// timeouts and errors of the HTTP server apply.
 				if late := errors.Is(err, os.ErrDeadlineExceeded); late && filled > 0 {
 					handOn(buffer[:filled], false) // a slow request
 				}
@@ -111,14 +113,17 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	}
 }
 
-// wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits up to pause for the rest of one.
-// net.ErrClosed means that the connection was closed for a shutdown while it was idle, and that no request was lost.
+// wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits for the rest of one, in all calls
+// together up to pause: otherwise a client that sends a byte now and then could keep the connection busy for hours. net.ErrClosed
+// means that the connection was closed for a shutdown while it was idle, and that no request was lost.
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
 	switch {
-	case more:
-		c.read = deadline(c.front.pause)
+	case more && c.due.IsZero():
+		c.due = deadline(c.front.pause)
+		c.read = c.due
 		err = c.conn.SetReadDeadline(c.read)
+	case more: // the deadline is set, and stays
 	// Without an idle time, no deadline is set, and a deadline that watch or a piece of a request has set is removed.
 	case idle <= 0 && !c.read.IsZero():
 		c.read = time.Time{}
@@ -200,27 +205,16 @@ var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 	for used < len(data) {
 		rest := data[used:]
-		// The first bytes decide at once, so that no foreign request waits for its blank line here.
-		if start := frontStart[:min(len(frontStart), len(rest))]; !bytes.HasPrefix(rest, start) {
-			return used, frontForeign
-		}
-		end := bytes.Index(rest, []byte("\r\n\r\n"))
-		switch {
-		// A head that is too long is foreign even before its end has come.
-		case end > frontHead || end < 0 && len(rest) > frontHead:
-			return used, frontForeign
-		case end < 0:
-			return used, frontMore
-		}
-		head := c.front.headOf(rest[:end+len("\r\n\r\n")])
-		// The body may arrive in pieces, but must fit into the buffer together with its head.
-		if head == nil || head.length > frontLongest-len(head.text) {
-			return used, frontForeign
+		head, next := c.headOf(rest)
+		if head == nil {
+			return used, next
 		}
 		body := rest[len(head.text):]
 		if len(body) < head.length {
+			c.begun = head
 			return used, frontMore
 		}
+		c.begun, c.due = nil, time.Time{}
 		// After any other outcome than frontMore the front reads no further. used does not include the present request, so that a
 		// foreign one is handed on as a whole.
 		if outcome := c.answer(head, body[:head.length]); outcome != frontMore {
@@ -230,6 +224,31 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 		c.handedAnswers = 0
 	}
 	return used, frontMore
+}
+
+// headOf returns the head of the request at the beginning of data. Without one, the request is foreign, or more of it must come.
+func (c *frontConn) headOf(data []byte) (h *head, next frontOutcome) {
+	if c.begun != nil {
+		return c.front.checked(c.begun), frontMore // the token may have expired while the body arrived
+	}
+	// The first bytes decide at once, so that no foreign request waits for its blank line here.
+	if start := frontStart[:min(len(frontStart), len(data))]; !bytes.HasPrefix(data, start) {
+		return nil, frontForeign
+	}
+	end := bytes.Index(data, []byte("\r\n\r\n"))
+	switch {
+	// A head that is too long is foreign even before its end has come.
+	case end > frontHead || end < 0 && len(data) > frontHead:
+		return nil, frontForeign
+	case end < 0:
+		return nil, frontMore
+	}
+	h = c.front.headOf(data[:end+len("\r\n\r\n")])
+	// The body may arrive in pieces, but must fit into the buffer together with its head.
+	if h == nil || h.length > frontLongest-len(h.text) {
+		return nil, frontForeign
+	}
+	return h, frontMore
 }
 
 // send writes an answer. A long answer gets a new deadline each time. A short one fits into the buffers of the connection, so for

@@ -40,23 +40,27 @@ type frontCaller struct {
 	keys any
 }
 
-// headOf returns the head of a request, nil for one that is not plain. If stillValid is false for the token of a remembered head,
-// the result has no caller, so that identified checks the token again. The token may still be good after a reload of the keys, and
-// a refusal is the same as for a new head.
+// headOf returns the head of a request, nil for one that is not plain.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
-		if known.caller == nil || f.queries.cfg.Identity.stillValid(known.caller) {
-			return known
-		}
-		unchecked := *known
-		unchecked.caller = nil
-		return &unchecked
+		return f.checked(known)
 	}
 	if !plainHead(text[len(frontStart):]) {
 		return nil
 	}
 	// The text is a part of the connection's buffer, so a copy is kept.
 	return f.readHead(bytes.Clone(text))
+}
+
+// checked returns a head. If stillValid is false for its token, the result has no caller, so that identified checks the token again.
+// The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
+func (f *Front) checked(h *head) *head {
+	if h.caller == nil || f.queries.cfg.Identity.stillValid(h.caller) {
+		return h
+	}
+	unchecked := *h
+	unchecked.caller = nil
+	return &unchecked
 }
 
 // specialHeaders change the meaning of a request, or how it is read. headersOnce have a different value in each request. A header

@@ -1,0 +1,96 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/tests/eventually"
+)
+
+// The head of a request is read once, however many pieces its body comes in. Its token is not verified before the body is there,
+// so the head is not remembered.
+func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
+	f := newFronted(t, false, nil)
+	text := []byte(raw(query("{ who }" + strings.Repeat(" ", 1000))))
+	one := &frontConn{front: f.front}
+	read := map[*head]bool{}
+	for n := range text {
+		if used, outcome := one.requests(text[:n]); used != 0 || outcome != frontMore {
+			t.Fatalf("after %d bytes: %d are used, with the outcome %d", n, used, outcome)
+		}
+		if one.begun != nil {
+			read[one.begun] = true
+		}
+	}
+	if len(read) != 1 {
+		t.Errorf("the head was read %d times, want 1", len(read))
+	}
+}
+
+// A token that expires while the body arrives is checked again.
+func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
+	clock := &fixedClock{now: noon}
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: clock})
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	text := raw(query("{ who }"), "Authorization: Bearer "+signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute))))
+	if _, err := f.keep().ask(text); err != nil { // from here on the head is remembered with its caller
+		t.Fatal(err)
+	}
+	one := &frontConn{front: f.front}
+	one.requests([]byte(text[:len(text)-3]))
+	if h, _ := one.headOf([]byte(text)); h == nil || h.caller == nil {
+		t.Error("before it expires the head has no caller")
+	}
+	clock.move(time.Minute + leeway)
+	if h, _ := one.headOf([]byte(text)); h == nil || h.caller != nil {
+		t.Error("after it expired the head has a caller")
+	}
+}
+
+// A body that drips is slow, although each byte comes soon: the HTTP server has the connection soon, and ends the request in time.
+func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
+	f := newFronted(t, false, func(_ *Config, server *http.Server) {
+		server.ReadHeaderTimeout, server.ReadTimeout = time.Second, time.Second // so a request is slow after 100 ms
+	})
+	conn := must(net.Dial("tcp", f.at))
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	text := raw(query("{ who }" + strings.Repeat(" ", 10_000)))
+	drips := time.NewTicker(10 * time.Millisecond)
+	defer drips.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := io.WriteString(conn, text[:len(text)-5000]); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for rest := text[len(text)-5000:]; rest != ""; rest = rest[1:] {
+			select {
+			case <-drips.C:
+			case <-ctx.Done():
+				return
+			}
+			if _, err := io.WriteString(conn, rest[:1]); err != nil {
+				return
+			}
+		}
+	}()
+	eventually.HoldsWithin(t, 10*time.Second, "the front has handed the connection on", func() bool {
+		f.front.mu.Lock()
+		defer f.front.mu.Unlock()
+		return len(f.front.conns) == 0 && f.front.handed == 1
+	})
+	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || got.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("the answer is %v, %v, want 408", got, err)
+	}
+	if f.schema.answered.Load() != 0 {
+		t.Error("half a request was answered")
+	}
+}
