@@ -82,6 +82,9 @@ var frontCases = []struct {
 	{"Expect", false, raw(query("{ who }"), "Expect: 100-later")},
 	{"Upgrade", false, raw(query("{ who }"), "Connection: Upgrade", "Upgrade: websocket")},
 	{"ManyHeaders", false, raw(query("{ who }"), strings.Repeat("X-A: b\n", 1)+manyHeaders(40))},
+	{"LongAccept", false, raw(query("{ who }"), "Accept: application/json, a/"+strings.Repeat("a", maxMediaHeader))},
+	{"ManyAccepts", false, raw(query("{ who }"), "Accept: application/json\n"+strings.TrimSuffix(strings.Repeat("Accept: a/a\n", 600), "\n"))},
+	{"LongContentType", false, raw(query("{ who }"), "Content-Type: application/json; a="+strings.Repeat("a", maxMediaHeader))},
 	{"LongHeader", false, raw(query("{ who }"), "X-A: "+strings.Repeat("b", 10<<10))},
 	{"Garbage", false, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 nothing\r\n\r\n"},
 }

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -161,7 +162,11 @@ func (f *Front) readHead(text []byte) *head {
 // checkMedia returns an error for a body that is not JSON. A foreign page can send some content types without a preflight
 // request, but never JSON. So this check also prevents forged requests.
 func checkMedia(r *http.Request) error {
-	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	content := r.Header.Get("Content-Type")
+	if len(content) > maxMediaHeader {
+		return &httpError{http.StatusUnsupportedMediaType, "Content-Type: up to " + strconv.Itoa(maxMediaHeader) + " bytes are allowed", maxMediaHeader}
+	}
+	media, details, err := mime.ParseMediaType(content)
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed", 0}
 	}

@@ -21,6 +21,10 @@ const (
 	allowedMethods = "GET, POST, OPTIONS"
 	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
 
+	// The bytes of all headers Accept together, and of Content-Type. Browsers send less than 200. A longer one is refused before it
+	// is parsed, because to parse it takes much more time and memory than to send it.
+	maxMediaHeader = 2 << 10
+
 	typeJSON     = "application/json"
 	typeResponse = "application/graphql-response+json"
 )
@@ -70,7 +74,8 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	accepted, events := negotiate(r.Header.Values("Accept"), q.sockets != nil)
 	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these get no GraphQL response
-		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s, %s and %s can be sent", typeJSON, typeResponse, typeEvents))
+		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid,
+			"Accept: only %s, %s and %s can be sent, and up to %d bytes are read", typeJSON, typeResponse, typeEvents, maxMediaHeader))
 		return
 	}
 	who, err := q.identify(w, r)
@@ -242,16 +247,20 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 }
 
 // negotiate chooses the media type of the answer: the type with the highest q, or the first of several with that q. It is plain JSON
-// without an Accept header, and "" if no type is possible. An event stream can be chosen only if the server has them. events reports
+// without an Accept header, and "" if no type is possible or the header is too long. An event stream can be chosen only if the server has them. events reports
 // that the client accepts one, even if it prefers JSON: a subscription is then still answered with a stream. An element that cannot
 // be read is skipped, and parameters other than q are ignored.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
 	}
-	best := 0.0
 	// All headers of this name form one list, by the rules of HTTP.
-	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+	list := strings.Join(accept, ",")
+	if len(list) > maxMediaHeader {
+		return "", false
+	}
+	best := 0.0
+	for part := range strings.SplitSeq(list, ",") {
 		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {
 			continue

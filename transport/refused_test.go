@@ -28,6 +28,7 @@ func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 	hello := func(header ...string) func() answer {
 		return func() answer { return post(t, handler, "{ hello }", header...) }
 	}
+	long := strings.Repeat("a", maxMediaHeader)
 	return []refusedRequest{
 		{"NoJSON", body(secretWord), 400, services.Invalid},
 		{"HalfJSON", body(`{"query":"` + secretWord), 400, services.Invalid},
@@ -49,7 +50,9 @@ func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 		{"GraphQL", hello("Content-Type", "application/graphql"), 415, services.Invalid},
 		{"NoContentType", hello("Content-Type", ""), 415, services.Invalid},
 		{"Charset", hello("Content-Type", "application/json; charset=utf-16"), 415, services.Invalid},
+		{"LongContentType", hello("Content-Type", "application/json; a="+long), 415, services.Invalid},
 		{"Accept", hello("Accept", "text/html"), 406, services.Invalid},
+		{"LongAccept", hello("Accept", "application/json, a/"+long), 406, services.Invalid},
 		{"BadToken", hello("Authorization", "Bearer "+secretWord), 401, services.Unauthenticated},
 		{"NoBearer", hello("Authorization", "Basic "+secretWord), 401, services.Unauthenticated},
 		{"ActAs", hello("Authorization", "Bearer dev:alice", "Tidings-Act-As", secretWord), 403, services.Forbidden},

@@ -106,6 +106,10 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	return mux
 }
 
+// headRoom is the most bytes of a head beside the query of a URL, which may be as long as a body: a token of up to 8 KB, a page's
+// cookies of other paths of its host, and what proxies add.
+const headRoom = 32 << 10
+
 // httpServer is the server of a listener. Every wait for a client has a deadline. Faults of clients are logged for debugging
 // only: there are thousands a day.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
@@ -114,7 +118,9 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 		// WriteTimeout counts from the request's first line, so it includes the deadlines of a slow request, a slow operation and a
 		// slow reader.
 		WriteTimeout: s.Config.RequestDeadline + s.Config.OperationTimeout + s.Config.AnswerDeadline, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		// The HTTP server reads a whole head before any check, and each connection may send one. Its default is 1 MB.
+		MaxHeaderBytes: s.Config.BodyLimit + headRoom,
+		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 }
 
