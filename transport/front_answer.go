@@ -253,6 +253,7 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	// A handler may change the headers of its request, and the head is shared.
 	r.Header = maps.Clone(r.Header)
 	handle(w, r)
+	w.complete()
 	last := c.front.draining.Load()
 	if last {
 		w.header.Set("Connection", "close")
@@ -264,7 +265,7 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	return outcome(last, c.send(append(text, w.body...)))
 }
 
-// recorder keeps a response in memory. The handler must set Content-Length, as all handlers of this package do.
+// recorder keeps a response in memory.
 type recorder struct {
 	header http.Header
 	status int
@@ -281,6 +282,17 @@ func (w *recorder) WriteHeader(status int) { w.status = cmp.Or(w.status, status)
 func (w *recorder) Write(text []byte) (int, error) {
 	w.body = append(w.body, text...)
 	return len(text), nil
+}
+
+// complete adds what the HTTP server adds to an answer. The handlers of this package set both headers themselves, but gqlgen's
+// answer after a panic has none. Without a length the client would wait for the end of the connection.
+func (w *recorder) complete() {
+	if w.header.Get("Content-Length") == "" {
+		w.header.Set("Content-Length", strconv.Itoa(len(w.body)))
+	}
+	if len(w.body) > 0 && w.header.Get("Content-Type") == "" {
+		w.header.Set("Content-Type", http.DetectContentType(w.body))
+	}
 }
 
 // appendHeader writes headers in the order of their names.

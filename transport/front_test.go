@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -366,5 +367,19 @@ func TestFrontSendsLongAnswers(t *testing.T) {
 				t.Errorf("%d bytes, %s: got\n%.300s\nwant\n%.300s", length, encoding, got, want)
 			}
 		}
+	}
+}
+
+// A handler that sets no length, as that of gqlgen after a panic, still gets an answer that ends.
+func TestFrontSendsTheLengthOfEveryAnswer(t *testing.T) {
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) {
+		cfg.Around = func(server *handler.Server) {
+			server.AroundOperations(func(context.Context, graphql.OperationHandler) graphql.ResponseHandler { panic("in the executor") })
+		}
+	})
+	text := raw(query("{ fails }"))
+	want := f.send(f.plain, 2, text, text)
+	if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[1], "500 ") {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
