@@ -38,17 +38,27 @@ type documents struct {
 	persisted *persisted
 }
 
-// document is an executable document, with the costs of its operations, in their order.
+// document is an executable document, with what follows from the text of each operation, in their order.
 //
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {
 	*ast.QueryDocument
-	costs []cost
+	costs     []cost
+	neverNull [][]string // the results of neverNull
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
 func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
+}
+
+// wrongNull returns an error if a request has a null for a variable of neverNull. An unknown operation is left to the executor.
+func (d *document) wrongNull(request *params) *gqlerror.Error {
+	operation := d.Operations.ForName(request.OperationName)
+	if operation == nil {
+		return nil
+	}
+	return wrongNull(operation, d.neverNull[slices.Index(d.Operations, operation)], request.Variables)
 }
 
 // newDocuments makes an empty documents for the schema of cfg. It divides the validation rules into two sets, once.
@@ -122,10 +132,11 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 			return nil, faults
 		}
 	}
-	// The costs belong to the text, so they are computed once.
-	ready := &document{QueryDocument: doc, costs: make([]cost, len(doc.Operations))}
-	for i, operation := range doc.Operations {
-		ready.costs[i] = d.costs.operation(operation)
+	// The costs and the variables belong to the text, so they are computed once.
+	ready := &document{QueryDocument: doc}
+	for _, operation := range doc.Operations {
+		ready.costs = append(ready.costs, d.costs.operation(operation))
+		ready.neverNull = append(ready.neverNull, neverNull(operation))
 	}
 	return d.cache.add(text, ready, parts), nil
 }

@@ -31,6 +31,10 @@ func createOperation(
 	if keep != nil {
 		keep()
 	}
+	// The executor itself evaluates directives, so this comes before it.
+	if fault := doc.wrongNull(request); fault != nil {
+		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, gqlerror.List{fault}
+	}
 	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), &request.RawParams)
 	// The executor's own message would not say which operations there are to choose from.
 	if operation.Operation == nil {
@@ -40,9 +44,7 @@ func createOperation(
 	// converted value.
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
-		// The path has the form that the executor's errors have, so that clients see one form.
-		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
-		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
+		if fault := wrongValue(documents.schema, variable.Type, value, variablePath(variable.Variable)); given && fault != nil {
 			return operation, 0, gqlerror.List{fault}
 		}
 	}

@@ -1,0 +1,96 @@
+package transport
+
+import (
+	"slices"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// neverNull returns the names of the variables that an operation of a valid document uses in a place that takes no null, although
+// their own types take it. The specification permits that if the variable or the place has a default, so that the variable may be
+// left out. An explicit null is refused for each request: gqlgen would panic, or take the null for a value.
+func neverNull(operation *ast.OperationDefinition) []string {
+	u := variableUses{operation: operation, fragments: map[string]bool{}}
+	u.directives(operation.Directives)
+	u.selections(operation.SelectionSet)
+	return u.names
+}
+
+// variableUses looks for the names of neverNull.
+type variableUses struct {
+	operation *ast.OperationDefinition
+	fragments map[string]bool // those that were walked
+	names     []string
+}
+
+// selections walks a selection set, and each fragment once.
+func (u *variableUses) selections(set ast.SelectionSet) {
+	for _, selection := range set {
+		switch one := selection.(type) {
+		case *ast.Field:
+			u.arguments(one.Arguments)
+			u.directives(one.Directives)
+			u.selections(one.SelectionSet)
+		case *ast.InlineFragment:
+			u.directives(one.Directives)
+			u.selections(one.SelectionSet)
+		case *ast.FragmentSpread:
+			u.directives(one.Directives)
+			if one.Definition != nil && !u.fragments[one.Name] {
+				u.fragments[one.Name] = true
+				u.selections(one.Definition.SelectionSet)
+			}
+		}
+	}
+}
+
+// directives walks the arguments of directives.
+func (u *variableUses) directives(list ast.DirectiveList) {
+	for _, one := range list {
+		u.arguments(one.Arguments)
+	}
+}
+
+// arguments walks the values of arguments.
+func (u *variableUses) arguments(list ast.ArgumentList) {
+	for _, one := range list {
+		u.value(one.Value)
+	}
+}
+
+// value walks a value with the members of objects and the elements of lists. Validation has set the expected type of each, except
+// within a JSON, which takes null everywhere.
+func (u *variableUses) value(value *ast.Value) {
+	for _, child := range value.Children {
+		u.value(child.Value)
+	}
+	if value.Kind != ast.Variable || value.ExpectedType == nil || !value.ExpectedType.NonNull || slices.Contains(u.names, value.Raw) {
+		return
+	}
+	// The executor refuses a null for a type that takes none.
+	if variable := u.operation.VariableDefinitions.ForName(value.Raw); variable != nil && !variable.Type.NonNull {
+		u.names = append(u.names, value.Raw)
+	}
+}
+
+// wrongNull returns an error if one of the variables of neverNull is null: the client's value, or a default where the client has
+// sent none.
+func wrongNull(operation *ast.OperationDefinition, names []string, variables map[string]any) *gqlerror.Error {
+	for _, name := range names {
+		value, given := variables[name]
+		if !given {
+			standard := operation.VariableDefinitions.ForName(name).DefaultValue
+			given = standard != nil && standard.Kind == ast.NullValue
+		}
+		if given && value == nil {
+			return gqlerror.ErrorPathf(variablePath(name), "cannot be null, because it is used where null is not allowed")
+		}
+	}
+	return nil
+}
+
+// variablePath is the path of a variable in errors. It has the form that the executor's errors have, so that clients see one form.
+func variablePath(name string) ast.Path {
+	return ast.Path{ast.PathName("variable"), ast.PathName(name)}
+}
