@@ -85,9 +85,11 @@ func newDocuments(cfg Config) *documents {
 	return d
 }
 
-// validationRules are the rules of the specification. Without suggestions, their messages reveal no names of the schema.
+// validationRules are the rules of the specification, and numbersRule. Without suggestions, their messages reveal no names of the
+// schema.
 func validationRules(suggestions bool) *rules.Rules {
 	set := rules.NewDefaultRules()
+	set.AddRule(numbersRule.Name, numbersRule.RuleFunc)
 	if suggestions {
 		return set
 	}

@@ -1,0 +1,58 @@
+package transport
+
+import (
+	"encoding/json"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/core"
+)
+
+// numbersRule refuses the numbers in a document that the executor cannot read: it would panic. The rules of the specification
+// refuse them where the schema has a scalar of its own, and leave the values of other scalars to the server.
+var numbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *core.Events, addError core.AddErrFunc) {
+	check := func(walker *core.Walker, list ast.ArgumentList) {
+		if walker.CurrentOperation == nil {
+			return // a fragment is walked with each operation that uses it, too
+		}
+		for _, one := range list {
+			checkNumbers(one.Name, one.Value, addError)
+		}
+	}
+	observers.OnField(func(walker *core.Walker, field *ast.Field) { check(walker, field.Arguments) })
+	observers.OnDirective(func(walker *core.Walker, directive *ast.Directive) { check(walker, directive.Arguments) })
+	observers.OnOperation(func(_ *core.Walker, operation *ast.OperationDefinition) {
+		for _, variable := range operation.VariableDefinitions {
+			if variable.DefaultValue != nil {
+				checkNumbers("$"+variable.Variable, variable.DefaultValue, addError)
+			}
+		}
+	})
+}}
+
+// checkNumbers reports the numbers that cannot be read within a value. place names the value in the error: the argument, and the
+// members of inputs in it. Members of a JSON have names of the client's, which are not repeated.
+func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
+	for _, child := range value.Children {
+		at := place
+		if child.Name != "" && value.Definition != nil && value.Definition.Kind == ast.InputObject {
+			at += "." + child.Name
+		}
+		checkNumbers(at, child.Value, addError)
+	}
+	if value.Kind != ast.IntValue && value.Kind != ast.FloatValue {
+		return
+	}
+	if value.Definition != nil && (value.Definition.Kind != ast.Scalar || value.Definition.OneOf("Int", "Float", "String", "Boolean", "ID")) {
+		return // another rule reports it
+	}
+	if _, err := value.Value(nil); err == nil {
+		return
+	}
+	need := "a number within it is too large"
+	if value.Definition != nil {
+		if text := needed(value.Definition, json.Number(value.Raw)); text != "" {
+			need = text
+		}
+	}
+	addError(core.Message("%s: %s, got %s", place, need, shown(json.Number(value.Raw))), core.At(value.Position))
+}
