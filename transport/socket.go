@@ -153,30 +153,6 @@ func (s *socket) readData(in *input, f frame) error {
 	return nil
 }
 
-// refuse tells the client what was wrong with a frame, and returns the error.
-func (s *socket) refuse(err error) error {
-	code := websocket.CloseProtocolError
-	var fault errProtocol
-	switch {
-	case errors.Is(err, errTooBig):
-		code = websocket.CloseMessageTooBig
-	case !errors.As(err, &fault):
-		return err // of the connection
-	}
-	_ = s.wire.close(code, shorten(err.Error()))
-	return err
-}
-
-// closed answers the client's close frame, and returns the error that ends the socket.
-func (s *socket) closed(payload []byte) error {
-	code, err := closeAnswer(payload)
-	if err != nil {
-		return s.refuse(err)
-	}
-	_ = s.wire.close(code, "")
-	return errClosed
-}
-
 // received handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
 // write of a short answer.
 func (s *socket) received(kind int, text []byte) {

@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/tests/eventually"
+)
+
+// On TCP, a client that is still sending when its message is refused finds the reason: no reset discards it.
+func TestARefusedClientReadsTheReason(t *testing.T) {
+	w := overTCP(t)
+	const pieces, piece = 64, 4 << 10
+	tooLong := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, pieces*piece)
+	for name, test := range map[string]struct {
+		head []byte
+		code int
+	}{
+		"too long":     {append(tooLong, 0, 0, 0, 0), websocket.CloseMessageTooBig},
+		"not a frame":  {[]byte{0xff, 0xff, 0, 0, 0, 0}, websocket.CloseProtocolError},
+		"without mask": {[]byte{0x81, 0x05}, websocket.CloseProtocolError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := w.dial(http.Header{}, protocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			raw := conn.NetConn()
+			_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
+			if _, err := raw.Write(test.head); err != nil {
+				t.Fatal(err)
+			}
+			for i := range pieces {
+				if _, err := raw.Write(make([]byte, piece)); err != nil {
+					t.Fatalf("after %d pieces: %v", i, err)
+				}
+			}
+			if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, test.code) {
+				t.Errorf("the client reads %v, want the code %d", err, test.code)
+			}
+		})
+	}
+	eventually.Holds(t, "the sockets have ended", func() bool { return w.sockets.Stats().Open == 0 })
+}
+
+// A client that goes on sending after a refusal is cut off: what is discarded for it is bounded.
+func TestARefusedClientCannotSendForEver(t *testing.T) {
+	w := overTCP(t)
+	conn, err := w.dial(http.Header{}, protocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw := conn.NetConn()
+	_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
+	head := append(binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, 1<<40), 0, 0, 0, 0)
+	sent := 0
+	for text := head; err == nil && sent < 256<<20; text = make([]byte, 64<<10) {
+		var n int
+		n, err = raw.Write(text)
+		sent += n
+	}
+	if timeout, ok := errors.AsType[net.Error](err); err == nil || ok && timeout.Timeout() {
+		t.Errorf("%d bytes were taken, and then %v", sent, err)
+	}
+	eventually.Holds(t, "the socket has ended", func() bool { return w.sockets.Stats().Open == 0 })
+}
+
+// A client that does not close a connection whose frame was refused is cut off.
+func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.NetConn().Write([]byte{0xff, 0xff, 0, 0, 0, 0}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseProtocolError) {
+			t.Errorf("the client reads %v", err)
+		}
+		pass(lingerTime - time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != 1 {
+			t.Errorf("%d sockets while it may still close the connection", open)
+		}
+		pass(2 * time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != 0 {
+			t.Errorf("%d sockets after that", open)
+		}
+	})
+}
