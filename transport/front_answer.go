@@ -253,16 +253,11 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	// A handler may change the headers of its request, and the head is shared.
 	r.Header = maps.Clone(r.Header)
 	handle(w, r)
-	w.complete()
 	last := c.front.draining.Load()
 	if last {
 		w.header.Set("Connection", "close")
 	}
-	status := cmp.Or(w.status, http.StatusOK)
-	text := strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10)
-	text = append(append(append(text, ' '), http.StatusText(status)...), "\r\n"...)
-	text = append(append(append(appendHeader(text, w.header), "Date: "...), dateNow()...), "\r\n\r\n"...)
-	return outcome(last, c.send(append(text, w.body...)))
+	return outcome(last, c.send(w.text()))
 }
 
 // recorder keeps a response in memory.
@@ -284,15 +279,20 @@ func (w *recorder) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// complete adds what the HTTP server adds to an answer. The handlers of this package set both headers themselves, but gqlgen's
-// answer after a panic has none. Without a length the client would wait for the end of the connection.
-func (w *recorder) complete() {
+// text returns the whole answer. It adds what the HTTP server adds to an answer: the handlers of this package set both headers
+// themselves, but gqlgen's answer after a panic has none. Without a length the client would wait for the end of the connection.
+func (w *recorder) text() []byte {
 	if w.header.Get("Content-Length") == "" {
 		w.header.Set("Content-Length", strconv.Itoa(len(w.body)))
 	}
 	if len(w.body) > 0 && w.header.Get("Content-Type") == "" {
 		w.header.Set("Content-Type", http.DetectContentType(w.body))
 	}
+	status := cmp.Or(w.status, http.StatusOK)
+	text := strconv.AppendInt([]byte("HTTP/1.1 "), int64(status), 10)
+	text = append(append(append(text, ' '), http.StatusText(status)...), "\r\n"...)
+	text = append(append(append(appendHeader(text, w.header), "Date: "...), dateNow()...), "\r\n\r\n"...)
+	return append(text, w.body...)
 }
 
 // appendHeader writes headers in the order of their names.

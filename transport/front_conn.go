@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tidings/services"
 )
 
 // The states of a connection of the front.
@@ -41,6 +45,7 @@ type frontConn struct {
 	read, written time.Time // the deadlines that are set
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
+	wrote         bool      // a part of the present answer was written
 	begun         *head     // of a request whose body has not arrived whole, so that it is read once for all pieces; else nil
 	due           time.Time // when the request that is arriving is slow; zero between requests and until the front waits for its rest
 	joint         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
@@ -62,6 +67,9 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	// panics.
 	owns := true
 	defer func() {
+		if fault := recover(); fault != nil {
+			c.panicked(fault, owns && !c.wrote)
+		}
 		if owns {
 			_ = c.conn.Close()
 			c.front.leave(c)
@@ -72,6 +80,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 		defer c.front.leave(c)
 		c.handOn(before, paid)
 	}
+	c.wrote = false
 	if first != nil && first() == frontEnds {
 		return
 	}
@@ -110,6 +119,18 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 		case filled == len(buffer): // a longer request
 			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
 		}
+	}
+}
+
+// panicked logs a panic, and answers the present request with 500 if mayAnswer is true. No HTTP server is around the goroutine, so
+// without a recovery the panic would end the process. The caller closes the connection.
+func (c *frontConn) panicked(fault any, mayAnswer bool) {
+	answer := &recorder{header: http.Header{"Connection": {"close"}}}
+	w := newRequest(answer, &http.Request{})
+	c.front.queries.cfg.Log.Error("a request panicked", "requestId", w.RequestID(), "cause", fault, "stack", string(debug.Stack()))
+	if mayAnswer {
+		writeFault(w, http.StatusInternalServerError, services.Errorf(services.Internal, "an error on our side"))
+		_ = c.send(answer.text()) // nothing can be sent to a client that is gone
 	}
 }
 
@@ -204,6 +225,7 @@ var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 // like a plain one is foreign, and all bytes from there on are for the HTTP server.
 func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 	for used < len(data) {
+		c.wrote = false
 		rest := data[used:]
 		head, next := c.headOf(rest)
 		if head == nil {
@@ -269,6 +291,7 @@ func (c *frontConn) send(text []byte) error {
 		}
 	}
 	// Head and body are in one buffer, so this is one write, and mostly one packet.
+	c.wrote = true
 	_, err := c.conn.Write(text)
 	return err
 }
