@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -55,7 +56,7 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 		}}
 	}
 	if err := set.read(ctx); err != nil {
-		return nil, fmt.Errorf("identity: JWKS %s: %w", cfg.JWKS, err)
+		return nil, fmt.Errorf("identity: JWKS: %w", err) // without the address, which may have a password
 	}
 	go set.run(ctx, cfg.JWKSInterval)
 	return set, nil
@@ -151,6 +152,14 @@ func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	return parseJWKS(text)
 }
 
+// withoutAddress leaves the address of a failed request out: it may have a password, and the error is logged.
+func withoutAddress(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
+}
+
 // fetch reads the bytes of the place, at most jwksMax.
 func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	if s.client == nil {
@@ -166,12 +175,12 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
 	if err != nil {
-		return nil, err
+		return nil, withoutAddress(err)
 	}
 	request.Close = true // reads are minutes apart: the connection is not worth keeping
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, withoutAddress(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

@@ -244,6 +244,21 @@ func TestJWKSStartFails(t *testing.T) {
 	}
 }
 
+// The address of the keys may have a password, which no error shows.
+func TestJWKSErrorsHideTheAddress(t *testing.T) {
+	issuer := httptest.NewServer(http.NotFoundHandler())
+	host := strings.TrimPrefix(issuer.URL, "http://")
+	places := []string{"http://user:secret@" + host + "/keys", "http://" + host + "/keys?token=secret", "http://user:secret@" + host + "/%zz"}
+	for _, when := range []string{"it answers 404", "it is gone"} {
+		for _, place := range places {
+			if _, err := NewIdentity(t.Context(), IdentityConfig{JWKS: place}); err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s, %s: %v", when, place, err)
+			}
+		}
+		issuer.Close()
+	}
+}
+
 func TestJWKSFetchIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := newPipeListener()

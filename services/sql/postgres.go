@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -34,6 +35,14 @@ const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 // server.
 const idleConnections = 5 * time.Minute
 
+// unheardFor is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs and the
+// readers of the changelog have none, and would wait for as long as the system does.
+const unheardFor = 10 * time.Second
+
+// dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement whose answer is awaited
+// finds out too.
+var dialer = net.Dialer{Control: giveUp, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
@@ -58,6 +67,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
+	config.DialFunc = dialer.DialContext
 	begun := stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, sessionSettings); err != nil {
 			return err
