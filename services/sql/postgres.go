@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -43,34 +44,66 @@ const unheardFor = 10 * time.Second
 // finds out too.
 var dialer = net.Dialer{Control: giveUp, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 
+// tableLock is for the connections of migrations. A step that waits for the lock of a table makes all later statements on the table
+// wait behind it, those of the running nodes too, for as long as a backup or a long report reads the table. So it gives up soon,
+// and is tried again.
+const tableLock = `SET lock_timeout = '2s'`
+
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
 		return err
 	}
-	if err = s.migrate(ctx, s.db); err != nil {
+	if err = s.migratePatiently(ctx, cfg.URL); err != nil {
 		_ = s.release() // the error of opening is the one that matters
 	}
 	return err
 }
 
-// dialPostgres connects, and changes nothing in the database.
-func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
-	s.Dialect, s.Node = Postgres, cfg.Node
-	config, err := pgx.ParseConfig(cfg.URL)
+// migratePatiently brings the tables up to date, as often as it takes to have the lock of each table.
+func (s *DB) migratePatiently(ctx context.Context, url string) error {
+	config, err := postgresConfig(url)
+	if err != nil {
+		return err
+	}
+	db := openPool(config, tableLock)
+	defer db.Close()
+	for {
+		err := s.migrate(ctx, db)
+		if failed, ok := errors.AsType[*pgconn.PgError](err); !ok || failed.Code != "55P03" {
+			return err
+		}
+		s.log.Warn("the migration waits for a table that others use, such as a backup; it is tried again", "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// postgresConfig reads a URL.
+func postgresConfig(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		// The cause would show the URL, and with it a password.
-		return services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(cfg.URL))
+		return nil, services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(url))
 	}
-	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
 	// By default the driver waits for an absent machine as long as the system does, which is minutes.
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
 	config.DialFunc = dialer.DialContext
-	begun := stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, sessionSettings); err != nil {
-			return err
+	return config, nil
+}
+
+// openPool makes a pool whose connections begin with sessionSettings and further settings.
+func openPool(config *pgx.ConnConfig, more ...string) *sql.DB {
+	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		for _, settings := range append([]string{sessionSettings}, more...) {
+			if _, err := conn.Exec(ctx, settings); err != nil {
+				return err
+			}
 		}
 		_, err := conn.Exec(ctx, endsWithItsClient)
 		// An older server has no such setting. It is a safeguard, and not worth a refusal to start.
@@ -78,8 +111,18 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 			return nil
 		}
 		return err
-	})
-	s.db, s.beats = stdlib.OpenDB(*config, begun), stdlib.OpenDB(*config, begun)
+	}))
+}
+
+// dialPostgres connects, and changes nothing in the database.
+func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
+	s.Dialect, s.Node = Postgres, cfg.Node
+	config, err := postgresConfig(cfg.URL)
+	if err != nil {
+		return err
+	}
+	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
+	s.db, s.beats = openPool(config), openPool(config)
 	// A pool of its own: the node's heartbeat must come also while all other connections wait for locks.
 	s.beats.SetMaxOpenConns(1)
 	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}

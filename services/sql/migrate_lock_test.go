@@ -1,0 +1,81 @@
+package sql_test
+
+import (
+	"context"
+	stdsql "database/sql"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// waits is a handler that tells when a migration waits for a table.
+type waits struct {
+	slog.Handler
+	once chan struct{}
+}
+
+func (w waits) Handle(_ context.Context, record slog.Record) error {
+	if strings.Contains(record.Message, "the migration waits for a table") {
+		select {
+		case w.once <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// While a backup reads a table, the node that brings the tables up to date waits, and the statements of the other nodes do not wait
+// behind it.
+func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
+	url := sqltest.NewServer(t).Database(t)
+	if err := sql.MigrateTo(t.Context(), url, 95); err != nil {
+		t.Fatal(err)
+	}
+	others, err := stdsql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer others.Close()
+	backup, err := others.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = backup.ExecContext(t.Context(), `LOCK TABLE mentions IN ACCESS SHARE MODE`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, opened := waits{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 1)}, make(chan error, 1)
+	var db *sql.DB
+	go func() {
+		var err error
+		db, err = sql.Open(t.Context(), sql.Config{URL: url, Log: slog.New(waiting)})
+		opened <- err
+	}()
+	for range 2 { // it is tried again
+		select {
+		case <-waiting.once:
+		case err := <-opened:
+			t.Fatalf("the migration ended while the table was locked: %v", err)
+		case <-time.After(time.Minute):
+			t.Fatal("the migration does not say that it waits")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if _, err := others.ExecContext(ctx, `DELETE FROM mentions WHERE post = 1`); err != nil {
+			t.Errorf("a statement of another node: %v", err)
+		}
+		cancel()
+	}
+	if err := backup.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
