@@ -43,9 +43,10 @@ func sendFewer(ctx context.Context, events int, err error) error {
 }
 
 // ingest applies all events, and returns a result for each, at its position in the request. The events are one commit, except
-// that an event which names an object by a ref set by an earlier event of the request begins another commit. An event that
-// fails does not hinder the others. The caller has checked the scope. An error of the whole request may come after the first
-// commit: a host that uses idempotency keys can send all of it again.
+// that an event which names an object by a ref set by an earlier event of the request begins another commit. An event that is
+// refused does not hinder the others. After an event that failed for now no other is applied: it might need the failed one, and
+// its key would remember a refusal that is wrong once that one has succeeded. The caller has checked the scope. An error of the
+// whole request may come after the first commit: a host that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -67,40 +68,52 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		if err != nil {
 			return nil, sendFewer(ctx, len(events), err)
 		}
-		r.ingestTogether(ctx, events[from:to], found, results[from:to], len(events))
+		if r.ingestTogether(ctx, events[from:to], found, results[from:to], len(events)) {
+			for i := to; i < len(results); i++ {
+				results[i] = r.ingestFailure(ctx, jobs.ErrBehind)
+			}
+			break
+		}
 		from = to
 	}
 	return &graph.IngestPayload{Results: results}, nil
 }
 
 // ingestTogether applies events in one commit, and writes the result of each. found has the objects that the refs in the events
-// name; all is the number of events of the whole request. Events keep their order within the commit.
-func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
-	cmds, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
+// name; all is the number of events of the whole request. Events keep their order within the commit. failed reports whether an
+// event failed for now: no event after it is applied.
+func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) (failed bool) {
+	cmds, errs := make([]*jobs.Command, len(events)), make([]error, len(events))
+	ready, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
-		cmd, err := ingestCommand(ctx, &call{r: r, named: found}, &events[i])
+		cmds[i], errs[i] = ingestCommand(ctx, &call{r: r, named: found}, &events[i])
+		if services.FailedForNow(errs[i]) {
+			break
+		}
+		if errs[i] == nil {
+			ready, places = append(ready, cmds[i]), append(places, i)
+		}
+	}
+	// It returns one error for each command, in their order. Events that could not become a command are not among them.
+	for k, err := range r.Fanout.CommitInOrder(ctx, ready...) {
+		errs[places[k]] = sendFewer(ctx, all, err)
+	}
+	for i, err := range errs {
+		// The event has no command, or was refused before the commit: that answer may depend on the event that failed.
+		if failed && !services.FailedForNow(err) {
+			err = jobs.ErrBehind
+		}
 		if err != nil {
+			failed = failed || services.FailedForNow(err)
 			results[i] = r.ingestFailure(ctx, err)
 			continue
 		}
-		cmds, places = append(cmds, cmd), append(places, i)
-	}
-	if len(cmds) == 0 {
-		return
-	}
-	// Commit returns one error for each command, in their order. Events that could not become a command are not among them.
-	for k, err := range r.Fanout.Commit(ctx, cmds...) {
-		i := places[k]
-		err = sendFewer(ctx, all, err)
-		if err != nil {
-			results[i] = r.ingestFailure(ctx, err)
-			continue
-		}
-		results[i].Changed = cmds[k].Changed()
-		if id := idOf(cmds[k]); id != "" {
+		results[i].Changed = cmds[i].Changed()
+		if id := idOf(cmds[i]); id != "" {
 			results[i].ID = &id
 		}
 	}
+	return failed
 }
 
 // ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation as a whole has

@@ -170,5 +170,15 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
+// FailedForNow reports whether work failed for a reason that may pass: the same request may succeed later. Any other error is an
+// answer to the request.
+func FailedForNow(err error) bool {
+	switch CodeOf(err) {
+	case RateLimited, Unavailable, Internal:
+		return true
+	}
+	return false
+}
+
 // IsUnavailable reports whether an engine did not answer: the work was not at fault and may be retried.
 func IsUnavailable(err error) bool { return CodeOf(err) == Unavailable }

@@ -14,6 +14,23 @@ import (
 // actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others; errs[i] is the error of
 // cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
+	return e.commit(ctx, e.db.WriteAll, cmds)
+}
+
+// CommitInOrder is Commit for commands that may need the effects of those before them. After a command that fails for now, see
+// services.FailedForNow, the later ones are not applied. Their error is ErrBehind, and no key remembers it: the failed command
+// and the later ones can be committed again, in their order.
+func (e *Engine) CommitInOrder(ctx context.Context, cmds ...*Command) (errs []error) {
+	inOrder := func(ctx context.Context, writes []func(*sql.Tx) error) []error {
+		return e.db.WriteAll(sql.InOrder(ctx), writes)
+	}
+	return e.commit(ctx, inOrder, cmds)
+}
+
+// ErrBehind is the error of a command of CommitInOrder that was not applied.
+var ErrBehind = sql.ErrBehind
+
+func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []func(*sql.Tx) error) []error, cmds []*Command) (errs []error) {
 	few := len(cmds) <= manyCommands
 	if few {
 		ctx = withAhead(ctx)
@@ -22,7 +39,7 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	for i, cmd := range cmds {
 		writes[i] = func(tx *sql.Tx) error { return cmd.run(ctx, tx) }
 	}
-	errs = e.db.WriteAll(ctx, writes)
+	errs = writeAll(ctx, writes)
 	for i, cmd := range cmds {
 		switch {
 		// The writes of an unchanged command were rolled back, but it counts as successful.

@@ -63,6 +63,7 @@ type together struct {
 	conn    *pgx.Conn
 	tx      *Tx
 	first   time.Time // the time of the first function
+	inOrder bool      // see InOrder
 	fns     []func(*Tx) error
 	scripts []script
 	ids     [][]services.PostID // ids[k][i] is the ID of the call k of NewID by the function i
@@ -93,7 +94,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 	// The driver's own connection is needed: database/sql has no batches.
 	err = conn.Raw(func(raw any) error {
 		// The transaction begins with the first pass, so that BEGIN needs no round trip of its own.
-		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
+		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), inOrder: isInOrder(ctx), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
 		// One more function runs after all of fns: for each End, it passes on the values that fns have kept for it.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
@@ -249,8 +250,12 @@ func (t *together) playOne(i int, p *player) (now script) {
 	return now
 }
 
-// call runs a function as DB.call does, and stops it where it needs an unknown answer.
+// call runs a function as DB.call does, and stops it where it needs an unknown answer. With InOrder, a function is behind only as
+// far as the answers are known: the next pass calls it again.
 func (t *together) call(i int) (err error) {
+	if end := i == len(t.fns)-1; t.inOrder && i > 0 && !end && services.FailedForNow(t.scripts[i-1].failed) {
+		return ErrBehind
+	}
 	defer func() {
 		if cause := recover(); cause != nil && cause != any(errWaits) {
 			err = t.store.panicked(cause)

@@ -312,6 +312,10 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		// Made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
+			if i > 0 && isInOrder(r.ctx) && services.FailedForNow(r.errs[i-1]) {
+				r.errs[i] = ErrBehind
+				continue
+			}
 			failed, err := w.store.part(r.ctx, tx, fn)
 			if err != nil {
 				fail(gaveUp(failed, err))

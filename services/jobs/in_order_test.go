@@ -1,0 +1,90 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// Of commands in order, none is applied after one that failed for now, and no key remembers it. A refusal does not hinder the
+// later ones.
+func TestCommandsInOrder(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		for _, code := range []services.Code{
+			services.Conflict, services.NotFound, services.Forbidden, services.Invalid,
+			services.Unavailable, services.RateLimited, services.Internal,
+		} {
+			failedForNow := slices.Contains([]services.Code{services.Unavailable, services.RateLimited, services.Internal}, code)
+			name := fmt.Sprint("in order ", code)
+			ill := true
+			second := turns(name, name+"2", true)
+			apply := second.Apply
+			second.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+				ids, err := apply(ctx, tx)
+				if ill {
+					err = errors.Join(err, services.Errorf(code, "of the test"))
+				}
+				return ids, err
+			}
+			cmds := func() []*jobs.Command {
+				first, third := newCommand(1, name+" first"), turns(name, name+"3", false)
+				first.Key = name + "1"
+				return []*jobs.Command{&first.Command, second, third}
+			}
+			errs := n.CommitInOrder(t.Context(), cmds()...)
+			if errs[0] != nil || services.CodeOf(errs[1]) != code || errors.Is(errs[2], jobs.ErrBehind) != failedForNow || errs[2] == nil {
+				t.Errorf("%s: %v", code, errs)
+			}
+			ill = false
+			errs = n.CommitInOrder(t.Context(), cmds()...)
+			if failedForNow && errors.Join(errs...) != nil {
+				t.Errorf("%s, again: %v", code, errs)
+			}
+			if n := n.entries(name + " first"); n != 1 {
+				t.Errorf("%s: the first command was applied %d times", code, n)
+			}
+		}
+	})
+}
+
+// A panic of a command is a failure for now as well.
+func TestNothingIsAppliedAfterAPanic(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		panics, after := newCommand(1, "panics"), newCommand(1, "after")
+		panics.Apply = func(context.Context, *sql.Tx) ([]string, error) { panic("of the test") }
+		errs := n.CommitInOrder(t.Context(), &panics.Command, &after.Command)
+		if services.CodeOf(errs[0]) != services.Internal || !errors.Is(errs[1], jobs.ErrBehind) || n.entries("after") != 0 {
+			t.Errorf("%v", errs)
+		}
+	})
+}
+
+// In a long batch, the commands before the one that fails for now are applied, each once, and none after it.
+func TestALongBatchInOrder(t *testing.T) {
+	const commands, ill = 80, 50
+	each(t, func(t *testing.T, n *node) {
+		cmds := make([]*jobs.Command, commands)
+		for i := range cmds {
+			cmds[i] = turns("switch", fmt.Sprint("k", i), i%2 == 0)
+		}
+		apply := cmds[ill].Apply
+		cmds[ill].Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			ids, err := apply(ctx, tx)
+			return ids, errors.Join(err, errors.New("of the test"))
+		}
+		for i, err := range n.CommitInOrder(t.Context(), cmds...) {
+			if i < ill && err != nil || i == ill && services.CodeOf(err) != services.Internal || i > ill && !errors.Is(err, jobs.ErrBehind) {
+				t.Errorf("command %d: %v", i, err)
+			}
+		}
+		if n := n.entries("switch"); n != ill {
+			t.Errorf("%d commands were applied, want %d", n, ill)
+		}
+	})
+}
