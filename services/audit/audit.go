@@ -38,6 +38,8 @@ const (
 	// longestLease is how far ahead of this node's clock a claimed job may be due: a lease counts from the time of a
 	// transaction, which may be ahead of this clock.
 	longestLease = time.Minute
+	// mostAhead is how far ahead of this node's clock the time may be at which another node made a job.
+	mostAhead = time.Minute
 )
 
 // Config has the dependencies and settings of an audit.
@@ -171,18 +173,24 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 // recheck checks the suspects whose difference no job explains any more.
 func (a *Audit) recheck(ctx context.Context) error {
 	now := a.Clock.Now()
-	waiting := map[int64]bool{}
+	type check struct {
+		job int64
+		at  time.Time
+	}
+	waiting := map[check]bool{}
 	var kept, due []suspect
 	for _, s := range a.suspects {
-		// Suspects of one check have one job, so the queue is asked once for all of them.
-		if _, known := waiting[s.job]; !known && !now.Before(s.at.Add(checkAgain)) {
-			waits, err := jobs.Waits(ctx, a.Store, s.job, now.Add(longestLease))
+		// The queue is asked once for all suspects of one check. Jobs planned for after the check do not explain what it found. They are
+		// left out by the time of the check and not by the present, or a job in each minute would keep a suspect waiting forever.
+		of := check{s.job, s.at}
+		if _, known := waiting[of]; !known && !now.Before(s.at.Add(checkAgain)) {
+			waits, err := jobs.Waits(ctx, a.Store, s.job, s.at.Add(mostAhead), now.Add(longestLease))
 			if err != nil {
 				return err
 			}
-			waiting[s.job] = waits
+			waiting[of] = waits
 		}
-		if now.Before(s.at.Add(checkAgain)) || waiting[s.job] {
+		if now.Before(s.at.Add(checkAgain)) || waiting[of] {
 			kept = append(kept, s)
 		} else {
 			due = append(due, s)

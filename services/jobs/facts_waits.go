@@ -15,7 +15,7 @@ var (
 
 	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)
 
-	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND due_at <= $2 ORDER BY id LIMIT 1`)
+	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND created_at <= $2 AND due_at <= $3 ORDER BY id LIMIT 1`)
 )
 
 // Last is the ID of the newest job, 0 when there is none. Later jobs have greater IDs.
@@ -24,11 +24,12 @@ func Last(ctx context.Context, s *sql.DB) (id int64, err error) {
 	return id, err
 }
 
-// Waits reports whether a job with an ID of at most upTo is not done yet and is due by dueBy: claimable or leased. Jobs
-// planned for later do not count.
-func Waits(ctx context.Context, s *sql.DB, upTo int64, dueBy time.Time) (waits bool, err error) {
+// Waits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable or
+// leased. A job that was planned for later counts as made when it is first due, and keeps that time through leases and tries. So
+// madeBy tells jobs that are planned for after it from jobs that are leased or tried until after it.
+func Waits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
 	var id int64
-	return s.One(ctx, jobUpTo, []any{upTo, dueBy}, &id)
+	return s.One(ctx, jobUpTo, []any{upTo, madeBy, dueBy}, &id)
 }
 
 // Revive enqueues a job with a key in place of a dead one. It does nothing while the queue has a job of this kind and key,

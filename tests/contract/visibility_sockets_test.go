@@ -172,7 +172,8 @@ func newStage(t *testing.T) *stage {
 func (s *stage) quiet() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
-		waits, err := jobs.Waits(s.TB.Context(), s.Store, math.MaxInt64, s.Clock.Now().Add(10*time.Minute))
+		soon := s.Clock.Now().Add(10 * time.Minute)
+		waits, err := jobs.Waits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
 		if err != nil {
 			s.TB.Fatal(err)
 		}

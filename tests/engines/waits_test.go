@@ -8,13 +8,13 @@ import (
 	"tidings/services/sql"
 )
 
-// jobs.Waits considers the jobs up to a given one, including leased jobs, but no later jobs and no jobs that are planned for
-// later.
+// jobs.Waits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs and no
+// jobs that are planned for later.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		waits := func(upTo int64) bool {
 			b.t.Helper()
-			return must(jobs.Waits(b.ctx, b.Bundle.DB, upTo, b.clock.Now().Add(time.Minute)))(b.t)
+			return must(jobs.Waits(b.ctx, b.Bundle.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
 		}
 		last := func() int64 { return must(jobs.Last(b.ctx, b.Bundle.DB))(b.t) }
 		if waits(last()) {
@@ -23,7 +23,7 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 		b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "1"}) })
 		before := last()
 		b.write(func(tx *sql.Tx) error {
-			return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
+			return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(40 * time.Second)})
 		})
 		if !waits(before) || !waits(last()) {
 			b.t.Error("a job that is due is not waited for")
@@ -32,6 +32,12 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 		if !waits(before) {
 			b.t.Error("a job that is leased is not waited for")
 		}
+		must(jobs.Fail(b.ctx, b.DB, queued[0], errMine, b.clock.Now().Add(30*time.Second), 9))(b.t)
+		if !waits(before) {
+			b.t.Error("a job that will be tried again is not waited for")
+		}
+		b.clock.Advance(30 * time.Second)
+		queued = must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second))(b.t)
 		must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t)
 		if waits(before) || waits(last()) {
 			b.t.Error("it is done, and the other is for later")

@@ -124,7 +124,8 @@ func (n *Node) Settle() {
 		if err != nil || dead > 0 {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}
-		waits, err := jobs.Waits(ctx, n.Store, math.MaxInt64, n.Clock.Now().Add(15*time.Minute))
+		soon := n.Clock.Now().Add(15 * time.Minute)
+		waits, err := jobs.Waits(ctx, n.Store, math.MaxInt64, soon, soon)
 		if err == nil && !waits {
 			n.Tail()
 			return

@@ -290,7 +290,8 @@ func (w *World) Quiet(f *fanout.Fanout) {
 		w.Work(f)
 		// Jobs planned for later than that do not count: reminders and ends of mutes are due hours ahead, and the loop would
 		// never end.
-		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
+		soon := w.Clock.Now().Add(10 * time.Minute)
+		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
 		w.Must(err)
 		if !waits {
 			return

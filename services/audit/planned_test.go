@@ -1,0 +1,48 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/positions"
+	"tidings/services/sql"
+)
+
+// Jobs that are planned for later explain no difference, even if one of them is due in each minute: a wrong projection is
+// repaired within a few minutes.
+func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
+	const kind, every = "planned of the test", 30 * time.Second
+	fanouttest.Each(t, nil, func(t *testing.T, world *fanouttest.World) {
+		w := newNode(world)
+		user, _ := litUser(w)
+		a := newAudit(w, auditEvery)
+		lapOf(w, a)
+		begin := w.Clock.Now()
+		for i := range 100 {
+			enqueue(w, jobs.NewJob{Kind: kind, Key: fmt.Sprint(i), NotBefore: begin.Add(time.Duration(i) * every)})
+		}
+		w.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", services.MaxPostID-1)
+			return err
+		})
+		w.Clock.Advance(auditEvery) // the lap in which the user is visited again
+		for range 60 {
+			done, err := jobs.Claim(t.Context(), w.Store, []string{kind}, 100, every)
+			w.Must(err)
+			_, err = jobs.FinishHeld(t.Context(), w.Store, done)
+			w.Must(err)
+			_, err = a.RunOnce(t.Context())
+			w.Must(err)
+			w.Clock.Advance(5 * time.Second)
+		}
+		if got := a.Stats(); got.Drifted != 1 {
+			t.Errorf("after five minutes: %+v", got)
+		}
+		w.Agree(user)
+	})
+}
