@@ -41,10 +41,10 @@ WHERE follower = $1 AND followee = $2`)
 	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
-// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere. Restrictions are listed by
+// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user, except in newest. Restrictions are listed by
 // made, an ID that is unique among the restrictions of their owner.
 type restrictionTable struct {
-	insert, delete, count, list sql.Statement
+	insert, delete, count, list, newest sql.Statement
 }
 
 // newRestrictionTable makes the statements. until is the column with the end, or 0 for a kind without an end.
@@ -56,6 +56,9 @@ func newRestrictionTable(table, owner, other, until string) restrictionTable {
 		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
 		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
 			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
+		// Its arguments are in the order of sql.Tx.NewIDIn.
+		newest: sql.NewStatement("the newest of "+table+" of a user in a millisecond",
+			fmt.Sprintf(`SELECT COALESCE(max(made), 0) FROM %s WHERE made >= $1 AND made < $2 AND %s = $3`, table, owner)),
 	}
 }
 
@@ -211,6 +214,12 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 		}
 	}
 	return err
+}
+
+// NewRestriction is the ID by which a new restriction is listed, under LockRestrictions. Several restrictions of a user may have one
+// millisecond in the past.
+func NewRestriction(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
+	return tx.NewIDIn(ctx, ids, restrictionTables[kind].newest, owner)
 }
 
 // CountRestrictions counts a user's restrictions of a kind, up to limit.

@@ -176,7 +176,9 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if err != nil {
 		return nil, err
 	}
-	r.Made = tx.NewID(s.ids)
+	if r.Made, err = people.NewRestriction(ctx, tx, s.ids, r.Kind, r.Owner); err != nil {
+		return nil, err
+	}
 	put, err := people.Restrict(ctx, tx, r)
 	switch {
 	case err != nil:

@@ -41,9 +41,10 @@ func NewestOfMillisecond(table string) Statement {
 	return NewStatement("the newest of "+table+" in a millisecond", `SELECT COALESCE(max(id), 0) FROM `+table+` WHERE id >= $1 AND id < $2`)
 }
 
-// NewIDIn is NewID for a table with the ID as its key. The ID of a past event comes after all rows of its millisecond; if the
-// millisecond is full, the ID is in the next one.
-func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Statement) (services.PostID, error) {
+// NewIDIn is NewID for rows with the ID as their key. The ID of a past event comes after all rows of its millisecond; if the
+// millisecond is full, the ID is in the next one. newest finds the greatest ID from $1 on and below $2; the further arguments are
+// its own, for rows whose key has more columns.
+func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Statement, further ...any) (services.PostID, error) {
 	// Without a past moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)
 	if tx.dated == 0 {
@@ -53,7 +54,7 @@ func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Stateme
 		// Several late events may have the same millisecond: each gets the next ID after those that the table has.
 		first, next := id.OfMillisecond()
 		var taken services.PostID
-		if _, err := tx.One(ctx, newest, []any{first, next}, &taken); err != nil {
+		if _, err := tx.One(ctx, newest, append([]any{first, next}, further...), &taken); err != nil {
 			return 0, err
 		}
 		if id = id.After(taken); id < next {

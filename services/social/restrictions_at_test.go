@@ -1,0 +1,48 @@
+package social
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+)
+
+// Restrictions of one millisecond in the past are listed in the order in which they were reported, also when another process of
+// the node reports a later one: it knows no ID of the first.
+func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(fewFollowees + 1)
+		owner, others := users[0], users[1:]
+		n.Clock.Advance(time.Hour)
+		at := n.Clock.Now().Add(-time.Minute)
+		for kind, restrict := range map[services.RestrictionKind]func(owner, other services.UserID) *jobs.Command{
+			services.Mute:  func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, forever) },
+			services.Block: n.service.Block, services.Hide: n.service.HideFrom,
+		} {
+			for _, other := range others {
+				cmd := restrict(owner, other)
+				cmd.Moment = services.NewIDClock(n.Clock, 1).NextAt(at) // as a process that has just started
+				if err := n.do(cmd); err != nil {
+					t.Errorf("%s of %d: %v", verbs[kind].done, other, err)
+				}
+			}
+			list, _, err := n.service.Restrictions(t.Context(), kind, owner, services.MaxPostID, 10)
+			n.Must(err)
+			var listed []services.UserID
+			for _, r := range list {
+				listed = append(listed, r.Other)
+				if !r.Made.Time().Equal(at) {
+					t.Errorf("%s: %d is listed at %s, want %s", verbs[kind].done, r.Other, r.Made.Time(), at)
+				}
+			}
+			slices.Reverse(listed)
+			if !slices.Equal(listed, others) {
+				t.Errorf("%s: %v, want %v", verbs[kind].done, listed, others)
+			}
+		}
+		n.Quiet(n.Fanout)
+		n.Agree(users...)
+	})
+}
