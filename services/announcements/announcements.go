@@ -66,7 +66,7 @@ func New(cfg Config) *Service {
 
 // shared is a host application's command that changes state that all users share. change receives the stamp of the change, and
 // returns the ID of a new object, "" for none, and the changed state, which becomes the key of the log entry. The host's next
-// read on this node shows the change, since AfterCommit loads it.
+// read on this node shows the change, since AfterApply loads it.
 func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
@@ -86,7 +86,7 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 			}
 			return ids, logChange(ctx, tx, changed)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.Memory.catchUp(ctx, stamp) },
+		AfterApply: func(ctx context.Context) error { return s.Memory.catchUp(ctx, stamp) },
 	}
 }
 

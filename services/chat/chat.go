@@ -113,7 +113,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	case len(others) > maxNamed:
 		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
 	}
-	// Apply sets id, and AfterCommit reads it.
+	// Apply sets id, and AfterApply reads it.
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
@@ -150,7 +150,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 			}
 			return append([]string{id.GlobalID()}, ids...), s.changed(ctx, tx, c, members...)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.projectMember(ctx, id, creator) },
+		AfterApply: func(ctx context.Context) error { return s.projectMember(ctx, id, creator) },
 	}, nil
 }
 
@@ -251,17 +251,14 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 }
 
 // wakingWatchers shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
-// transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
+// transaction, which Apply writes and AfterApply reads. Other nodes see the change at their next turn.
 func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
-	project := cmd.AfterCommit
-	// Each kind of command has its own key. Under a common key, the AfterCommit of a mark that is committed together could serve
-	// both commands, and would wake no watcher. Among commands of one kind, the last has the newest head.
+	// Each kind of command has its own key. Under a common key, the update of a mark that is committed together could serve both
+	// commands, and would wake no watcher. Among commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
-	cmd.AfterCommit = func(ctx context.Context) error {
-		if head.Number > 0 { // it is 0 if the result was stored under the idempotency key before
-			s.Sequences.Moved(*head)
-		}
-		return project(ctx)
+	cmd.AfterApply = func(context.Context) error {
+		s.Sequences.Moved(*head)
+		return nil
 	}
 	return cmd
 }

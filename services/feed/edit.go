@@ -60,10 +60,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			}
 			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(queued, copyJob(id))...)
 		},
-		AfterCommit: func(ctx context.Context) error {
-			if post.ID == 0 {
-				return nil // answered from the idempotency key
-			}
+		AfterApply: func(ctx context.Context) error {
 			s.posts.Keep(post.ID, post)
 			return s.projectCopy(ctx, id)
 		},

@@ -94,10 +94,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			}
 			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(queued, fanout.FanOutJob(post.ID))...)
 		},
-		AfterCommit: func(ctx context.Context) error {
-			if post.ID == 0 {
-				return nil // answered from the idempotency key
-			}
+		AfterApply: func(ctx context.Context) error {
 			// The author's own page finds the body in this node's memory.
 			s.posts.Keep(post.ID, post)
 			if post.Pull {
@@ -231,13 +228,14 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			}
 			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(left, fanout.RemoveJob(id))...)
 		},
-		AfterCommit: func(ctx context.Context) error {
+		AfterApply: func(context.Context) error {
 			s.posts.Changed(id, changedAt)
 			if pulled > 0 {
 				s.pulled.Changed(nodecache.PullChange{Author: author, Post: id, Deleted: true}, pulled)
 			}
-			return s.fanout.DropOwn(ctx, author, id)
+			return nil
 		},
+		AfterCommit: func(ctx context.Context) error { return s.fanout.DropOwn(ctx, author, id) },
 	}
 }
 

@@ -36,12 +36,15 @@ type Command struct {
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
-	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
-	AfterCommit func(ctx context.Context) error
-	// CoalesceKey names the view that AfterCommit updates. Of one actor's commands that are committed together with the same key,
-	// only the last one's AfterCommit runs, for all of them. Each command with "" runs its own AfterCommit.
+	// AfterApply and then AfterCommit bring the actor's own views up to date; nil for none. They may fail: the job remains. Only
+	// AfterApply may read what Apply has set: it does not run if the answer comes from the key. Apply may have run in that case too,
+	// in a transaction that was rolled back, or before it was known that the key has an answer.
+	AfterApply, AfterCommit func(ctx context.Context) error
+	// CoalesceKey names the view that these two update. Of one actor's commands that are committed together with the same key, only
+	// the last one that was applied runs them, or else the last one, for all of them. Each command with "" runs its own.
 	CoalesceKey string
 
+	applied bool // the last run has called Apply
 	ids     []string
 	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
 	stale   bool
@@ -78,7 +81,7 @@ func (c *Command) Created() bool { return c.Changed() && !slices.Contains(c.ids,
 // Changed reports whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
 
-// ViewsStale says that the command succeeded and its AfterCommit failed: the actor's views do not show it yet.
+// ViewsStale says that the command succeeded and its update of the views failed: the actor's views do not show it yet.
 func (c *Command) ViewsStale() bool { return c.stale }
 
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
@@ -96,12 +99,13 @@ func CheckKey(key string) error {
 // because the key's memory of it must be committed.
 func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	// Apply may run more than once, so nothing of an earlier run may stay.
-	c.ids, c.refusal, c.unchanged = nil, nil, false
+	c.ids, c.refusal, c.unchanged, c.applied = nil, nil, false, false
 	if c.Moment != 0 {
 		tx.Date(c.Moment)
 		defer tx.Date(0)
 	}
 	if c.Key == "" {
+		c.applied = true
 		ids, err := c.Apply(ctx, tx)
 		c.ids = ids
 		return err
@@ -122,6 +126,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	// A refusal undoes the writes of Apply, and keeps the claim of the key: both happen in one transaction.
+	c.applied = true
 	failed, err := tx.Attempt(ctx, func() (err error) {
 		c.ids, err = c.Apply(ctx, tx)
 		return err
@@ -172,4 +177,20 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Rem
 		c.Subject = had.Subject
 	}
 	return nil
+}
+
+// update is what brings the actor's own views up to date after the commit; nil for nothing.
+func (c *Command) update() func(context.Context) error {
+	switch {
+	case !c.applied || c.AfterApply == nil:
+		return c.AfterCommit
+	case c.AfterCommit == nil:
+		return c.AfterApply
+	}
+	return func(ctx context.Context) error {
+		if err := c.AfterApply(ctx); err != nil {
+			return err
+		}
+		return c.AfterCommit(ctx)
+	}
 }

@@ -70,7 +70,7 @@ const (
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
-		if errs[i] == nil && cmd.Changed() && cmd.AfterCommit != nil {
+		if errs[i] == nil && cmd.Changed() && cmd.update() != nil {
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}
@@ -87,13 +87,15 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		group.Go(func() error {
 			last := map[string]*Command{}
 			for _, cmd := range list {
-				last[cmd.CoalesceKey] = cmd
+				if cmd.applied || last[cmd.CoalesceKey] == nil || !last[cmd.CoalesceKey].applied {
+					last[cmd.CoalesceKey] = cmd
+				}
 			}
 			for _, cmd := range list {
 				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
 					continue
 				}
-				if err := cmd.AfterCommit(ctx); err != nil {
+				if err := cmd.update()(ctx); err != nil {
 					cmd.stale = true
 					e.stale.note(cmd)
 					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)

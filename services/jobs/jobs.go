@@ -13,8 +13,8 @@
 //
 //  1. The service makes a Command. Commit runs its Apply, which writes the facts and calls Enqueue, in one transaction with the
 //     idempotency key.
-//  2. After the commit AfterCommit brings the actor's own views up to date. If that fails, the update is owed (staleViews), and until
-//     it succeeds the actor's reads come from SQL.
+//  2. After the commit AfterApply and AfterCommit bring the actor's own views up to date. If that fails, the update is owed
+//     (staleViews), and until it succeeds the actor's reads come from SQL.
 //  3. The answer goes out. The workers have been woken by then.
 //  4. A Worker claims the due jobs of its class under a lease, collapses jobs of one key, and runs them by their Kind.
 //  5. settle deletes the jobs that are done, releases jobs for which an engine did not answer, and counts a try of the others.

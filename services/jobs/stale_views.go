@@ -66,7 +66,7 @@ func (s *staleViews) note(cmd *Command) {
 		}
 		s.count++
 	}
-	actor.updates[kind] = &update{cmd.AfterCommit}
+	actor.updates[kind] = &update{cmd.update()}
 	s.of[cmd.Actor] = actor
 	s.users.Store(int64(len(s.of)))
 }

@@ -84,6 +84,6 @@ func (s *Service) mark(name string, user services.UserID, change func(context.Co
 			}
 			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.project(ctx, states) },
+		AfterApply: func(ctx context.Context) error { return s.project(ctx, states) },
 	}
 }

@@ -42,7 +42,7 @@ func (p *reader) prefer() {
 	p.Must(err)
 	dies := rapid.Bool().Draw(p.t, "the process dies after the commit")
 	if dies {
-		cmd.AfterCommit = nil // the job does it
+		cmd.AfterApply, cmd.AfterCommit = nil, nil // the job does it
 	}
 	p.Must(p.do(cmd))
 	if before, chosen := p.modes[category]; cmd.Changed() != (!chosen || before != mode) {

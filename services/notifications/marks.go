@@ -24,7 +24,7 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 			return ids, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
 		// The states were read under the lock. If the projection fails, the caller answers from SQL and the job repeats it.
-		AfterCommit: func(ctx context.Context) error { return s.project(ctx, states) },
+		AfterApply: func(ctx context.Context) error { return s.project(ctx, states) },
 	}
 }
 

@@ -68,7 +68,7 @@ func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	c.Clock.Advance(time.Second)
 	c.endMutes()
 	if rapid.IntRange(0, 3).Draw(c.t, "own part lost") == 0 {
-		cmd.AfterCommit = nil
+		cmd.AfterApply, cmd.AfterCommit = nil, nil
 	}
 	err := c.Fanout.Commit(c.TB.Context(), cmd)[0]
 	if (err == nil && cmd.Changed()) != changes {

@@ -96,7 +96,7 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 // closed. Actions of the blocked user no longer notify the blocker. The blocker's posts and shows are hidden from the blocked user
 // and no longer notify them. Blocking again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 //
-// ended and after are set by each run of Apply, which may run again, and read by AfterCommit.
+// ended and after are set by each run of Apply, which may run again, and read by AfterApply.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
 	var after func(context.Context) error
@@ -124,7 +124,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			return nil, jobs.Enqueue(ctx, tx, queued...)
 		},
 		// Only the blocker's own projections are updated before the answer; the jobs update those of the other user.
-		AfterCommit: func(ctx context.Context) error {
+		AfterApply: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
 					if err := s.fanout.Reconcile(ctx, blocker, blocked); err != nil {
@@ -133,12 +133,11 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 				}
 			}
 			if after != nil {
-				if err := after(ctx); err != nil {
-					return err
-				}
+				return after(ctx)
 			}
-			return s.notifications.RecountActor(ctx, blocker, blocked)
+			return nil
 		},
+		AfterCommit: func(ctx context.Context) error { return s.notifications.RecountActor(ctx, blocker, blocked) },
 	}
 }
 

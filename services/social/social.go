@@ -306,7 +306,7 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			return nil, err
 		}
 	}
-	// Set by Apply for AfterCommit.
+	// Set by Apply for AfterApply.
 	var changedAt time.Time
 	return &jobs.Command{
 		Name: "setProfile", Actor: user,
@@ -321,10 +321,11 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			}
 			return nil, jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error {
+		AfterApply: func(context.Context) error {
 			// This node forgets the old profile at once; the others learn of the change from the log.
 			s.people.Changed(user, changedAt)
-			return s.fanout.Projector.Profiles.Project(ctx, user)
+			return nil
 		},
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Projector.Profiles.Project(ctx, user) },
 	}, nil
 }

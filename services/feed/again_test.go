@@ -1,0 +1,47 @@
+package feed
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// A command that PostgreSQL rolled back, and that is then answered from its key because another node has committed it meanwhile,
+// shows nothing of the run that was rolled back.
+func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	other := newNode(n.AnotherNode())
+	reader, huge, _ := n.crowd()
+	publish := func(n node) *jobs.Command {
+		cmd, err := n.Publish(huge, Draft{Body: "hello"})
+		n.Must(err)
+		cmd.Key, cmd.Input = "k", "hello"
+		return cmd
+	}
+	cmd, rolledBack, elsewhere := publish(n), false, false
+	apply := cmd.Apply
+	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		if rolledBack && !elsewhere {
+			elsewhere = true
+			other.Must(other.do(publish(other)))
+		}
+		ids, err := apply(ctx, tx)
+		if err == nil && !rolledBack {
+			rolledBack = true
+			err = &pgconn.PgError{Code: "40001"} // as if PostgreSQL preferred another transaction
+		}
+		return ids, err
+	}
+	n.Must(n.do(cmd))
+	if !elsewhere {
+		t.Error("the command was not repeated")
+	}
+	n.settle()
+	n.agrees(reader)
+}

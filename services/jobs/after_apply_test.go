@@ -1,0 +1,79 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"tidings/services/jobs"
+)
+
+// noting lets a command note its updates in a list, and returns it.
+func noting(o *command, name string, notes *[]string) *jobs.Command {
+	note := func(what string) func(context.Context) error {
+		return func(context.Context) error {
+			*notes = append(*notes, what+" "+name)
+			return nil
+		}
+	}
+	o.AfterApply, o.AfterCommit = note("apply"), note("commit")
+	return &o.Command
+}
+
+// A repetition under the key brings the views up to date, and runs no AfterApply: PostgreSQL has run Apply before it was known that
+// the key has an answer.
+func TestARepetitionRunsNoAfterApply(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		var notes []string
+		for _, name := range []string{"first", "again"} {
+			o := newCommand(1, "make")
+			o.Key = "k"
+			n.must(n.Commit(t.Context(), noting(o, name, &notes))[0])
+		}
+		if want := []string{"apply first", "commit first", "commit again"}; !slices.Equal(notes, want) {
+			t.Errorf("the updates are %v, want %v", notes, want)
+		}
+	})
+}
+
+// Of coalesced commands, the last one that was applied updates the view, also if repetitions come after it.
+func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		var notes []string
+		made := func(name, key string) *jobs.Command {
+			o := newCommand(1, "make")
+			o.Key, o.CoalesceKey = key, "view"
+			return noting(o, name, &notes)
+		}
+		n.must(n.Commit(t.Context(), made("old", "k1"))[0])
+		notes = nil
+		for _, err := range n.Commit(t.Context(), made("first", "k2"), made("second", "k3"), made("again", "k1")) {
+			n.must(err)
+		}
+		if want := []string{"apply second", "commit second"}; !slices.Equal(notes, want) {
+			t.Errorf("the updates are %v, want %v", notes, want)
+		}
+	})
+}
+
+// If AfterApply fails, the views are stale, and the update that is owed runs it again.
+func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
+	n := small(t, nil)
+	var notes []string
+	o := newCommand(1, "make")
+	cmd := noting(o, "once more", &notes)
+	apply := cmd.AfterApply
+	cmd.AfterApply = func(context.Context) error { return errors.New("of the test") }
+	n.must(n.Commit(t.Context(), cmd)[0])
+	if !cmd.ViewsStale() || len(notes) > 0 {
+		t.Errorf("stale %t, updates %v", cmd.ViewsStale(), notes)
+	}
+	cmd.AfterApply = apply
+	if n.ViewsStale(t.Context(), 1) {
+		t.Error("the views are still stale")
+	}
+	if want := []string{"apply once more", "commit once more"}; !slices.Equal(notes, want) {
+		t.Errorf("the updates are %v, want %v", notes, want)
+	}
+}
