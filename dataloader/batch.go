@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 
@@ -80,12 +79,13 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 // others returns are read with it, so asking for each key of a long list costs no more than reading the list. Otherwise others
 // is not called.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
-	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
+	return b.LoadOneOf(ctx, key, func(others int) int { return others }, others, fetch)
 }
 
-// LoadOneOf is LoadOne with a bound: one read has at most most keys. Keys that are known already do not count, so that a list
-// of n items costs n/most reads.
-func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+// LoadOneOf is LoadOne with a bound: most returns how many of a number of other keys the read may have. Keys that are known already
+// do not count, so that with a bound of m a list of n items costs about n/m reads. most is called with the batch locked, at most
+// once, and not if there are no other keys.
+func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimWith finds
 	// that out.
@@ -164,21 +164,21 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	return b.claimLocked(keys)
 }
 
-// claimWith claims the first of keys, and the other keys that no caller has asked for yet, up to a total of most keys. It claims
+// claimWith claims the first of keys, and as many of the other keys that no caller has asked for yet as most allows. It claims
 // nothing if another caller has claimed the first key meanwhile.
-func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
+func (b *Batch[K, V]) claimWith(keys []K, most func(others int) int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// The capacity is 1, so that appending does not write into the caller's keys.
 	taken := keys[:1:1]
 	if b.reads[keys[0]] == nil {
 		for _, other := range keys[1:] {
-			if len(taken) >= most {
-				break
-			}
 			if other != keys[0] && b.reads[other] == nil {
 				taken = append(taken, other)
 			}
+		}
+		if others := len(taken) - 1; others > 0 {
+			taken = taken[:1+most(others)]
 		}
 	}
 	return taken, b.claimLocked(taken)

@@ -40,7 +40,8 @@ type Loader struct {
 
 	mu sync.Mutex
 	// Forget sets of to nil. A caller that began before keeps the old memory, and so sees the state from its beginning.
-	of *memory // nil until something is read
+	of         *memory // nil until something is read
+	prefetched int     // items: see ahead
 }
 
 // memory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a

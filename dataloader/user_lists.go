@@ -25,14 +25,27 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether bounds the items that one read prefetches from lists that are probably requested next: no client has been
-// charged for them yet. It is a hundred pages of the greatest size.
+// itemsTogether bounds the items that a response prefetches from lists that are probably requested next: no client has been
+// charged for them yet. It is a hundred pages of the greatest size. The bound is for all lists of the response, because each alias
+// with another size prefetches anew.
 const itemsTogether = 10_000
+
+// ahead returns how many of a number of other pages of a size may be read with a page, and counts their items. After itemsTogether
+// items each page is read alone. Forget does not reset the count.
+func (l *Loader) ahead(size int) func(pages int) int {
+	return func(pages int) int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		pages = min(pages, (itemsTogether-l.prefetched)/size)
+		l.prefetched += pages * size
+		return pages
+	}
+}
 
 // onePage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
 // with this user, because they are probably shown beside each other. A later page is read alone.
-func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
-	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
+func onePage[T any](ctx context.Context, l *Loader, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
+	list, _, err := lists.LoadOneOf(ctx, page, l.ahead(page.Size), func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
 			// Users who were read together are mostly beside each other on the page.
 			for _, owner := range m.users.together(page.Owner) {
@@ -47,13 +60,13 @@ func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPa
 // Followers reads a page of the users who follow a user. A response has one viewer.
 func (l *Loader) Followers(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
-	return onePage(ctx, m, &m.lists.followers, page, m.people(read))
+	return onePage(ctx, l, m, &m.lists.followers, page, m.people(read))
 }
 
 // Followees reads a page of the users that a user follows.
 func (l *Loader) Followees(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
-	return onePage(ctx, m, &m.lists.followees, page, m.people(read))
+	return onePage(ctx, l, m, &m.lists.followees, page, m.people(read))
 }
 
 // people returns read, followed by meetUsers for the users on the pages.
@@ -72,7 +85,7 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 // Published reads a page of the posts of a user, each as the viewer may see it.
 func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
-	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
+	return onePage(ctx, l, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -100,7 +113,7 @@ func (l *Loader) Published(ctx context.Context, page services.UserPage, read Rea
 // Hosted reads a page of the shows of a user.
 func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
 	m := l.memory()
-	return onePage(ctx, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+	return onePage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		found, err := read(ctx, pages)
 		var ids []services.PostID
 		for _, list := range found {

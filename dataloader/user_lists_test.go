@@ -1,0 +1,50 @@
+package dataloader
+
+import (
+	"context"
+	"testing"
+
+	"tidings/services"
+)
+
+// Aliases of one user's list with different sizes are different pages, and each could prefetch the pages of everybody who was read
+// together. All of them together prefetch no more than one bound for the response, and a change does not renew it.
+func TestAResponsePrefetchesUpToABound(t *testing.T) {
+	l := New(newSource().sources())
+	var users []services.UserID
+	for n := range 99 {
+		users = append(users, services.UserID(n+1))
+	}
+	meet := func() {
+		if _, err := l.Users(t.Context(), users); err != nil {
+			t.Fatal(err)
+		}
+	}
+	meet()
+	items, asked, alone := 0, 0, 0
+	page := func(size int, load func(context.Context, services.UserPage, ReadPages[services.User]) (services.UserList[services.User], error)) {
+		asked += size
+		_, err := load(t.Context(), services.UserPage{Owner: 1, Before: services.ListStart, Size: size}, func(_ context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+			items += len(pages) * size
+			if len(pages) == 1 {
+				alone++
+			}
+			return nil, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size := 100; size > 70; size-- {
+		page(size, l.Followers)
+		page(size, l.Followees)
+		l.Forget()
+		meet()
+	}
+	if items > asked+itemsTogether || items < itemsTogether {
+		t.Errorf("%d items are read for %d that were asked for: want at most %d more", items, asked, itemsTogether)
+	}
+	if alone < 50 {
+		t.Errorf("%d of 60 pages are read alone", alone)
+	}
+}
