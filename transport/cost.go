@@ -22,6 +22,7 @@ const (
 type cost struct {
 	fixed   int
 	perItem []perItem
+	paged   bool // it has the items of a page of the selection around it
 }
 
 // perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
@@ -56,6 +57,7 @@ func (c cost) in(variables map[string]any) int {
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, maxCount)
 	c.perItem = append(c.perItem, other.perItem...)
+	c.paged = c.paged || other.paged
 }
 
 // times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
@@ -133,7 +135,8 @@ func (a amount) count(variables map[string]any) int {
 
 // costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
 // argument first, the number is the value of that argument or of last; for a list with a list as argument, the length of the
-// argument; for any other list, an assumed number. The costs follow from the document and its variables and not from the
+// argument; for any other list, an assumed number. A page whose list is not selected is read all the same, for its PageInfo or for
+// nothing, so each of its items costs as much as a leaf. The costs follow from the document and its variables and not from the
 // database, so that a client can compute them. A list with few rows is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
@@ -198,12 +201,20 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	// Any other object hands its own page, if it has one, down to the lists below it.
 	below := c.selections(field.SelectionSet, own)
 	below.fixed += weight
+	if own != nil && own != page {
+		if !below.paged {
+			below.add(cost{fixed: leafCost}.times(*own))
+		}
+		below.paged = false // a page around this field is another one
+	}
 	if field.Definition.Type.Elem == nil {
 		return below
 	}
 	// A list within a connection has as many items as the connection's page.
 	if page != nil {
-		return below.times(*page)
+		list := below.times(*page)
+		list.paged = true
+		return list
 	}
 	return below.times(elementsOf(field))
 }
