@@ -1,5 +1,10 @@
 package resolvers
 
+import (
+	"tidings/services/badge/source"
+	"tidings/services/devices"
+)
+
 // Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
 // time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
 // around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a
@@ -35,7 +40,7 @@ var Weights = map[string]int{
 	// These read every source in SQL, and are meant for a person who asks why, not for a client that polls.
 	"Viewer.badgeExplained": 200, // for each part
 	"BadgeItem.node":        15,
-	"Viewer.awayDigest":     500,
+	"Viewer.awayDigest":     2000, // several statements for each source, and each period is read anew
 	// Lists of users and of browsers, one statement each.
 	"Viewer.mutes":        30,
 	"Viewer.devices":      30,
@@ -98,3 +103,41 @@ var Weights = map[string]int{
 // Pages are the maximum page sizes of the fields for which it is not 100. The cost of a field is computed for at most that many
 // items, so its resolver must refuse a larger page: the client would not pay for the rest.
 var Pages = map[string]int{"Admin.export": maxExport}
+
+// Lists are the most items of the lists of objects whose arguments do not say how many. With a page below it, which is read for each
+// item, such a list costs as if it were full; otherwise it counts as 10 items at most, because its objects are read together. The
+// payload of a mutation with ids has at most one item for each of them; without ids, it has the newest. A test finds the lists
+// that are not here.
+var Lists = map[string]int{
+	"Admin.hostCategories":                       100,
+	"Admin.webhooks":                             50,
+	"AwayDigest.authors":                         3,
+	"AwayDigest.parts":                           100,
+	"BadgeChange.sources":                        10,
+	"BadgeExplanation.items":                     source.MostExplained,
+	"Badges.dots":                                100,
+	"DisplayPolicy.sources":                      10,
+	"Erasure.removed":                            100,
+	"HomeFeedChange.authors":                     3,
+	"IngestPayload.results":                      500,
+	"LiveBoardChange.cancelled":                  100,
+	"LiveBoardChange.ended":                      100,
+	"LiveBoardChange.rescheduled":                100,
+	"LiveBoardChange.scheduled":                  100,
+	"LiveBoardChange.wentLive":                   100,
+	"MarkAllReadPayload.notifications":           100,
+	"MarkAnnouncementsReadPayload.announcements": 100,
+	"MarkNotificationsReadPayload.notifications": 100,
+	"MarkNotificationsSeenPayload.notifications": 100,
+	"MarkSiteMessagesReadPayload.siteMessages":   100,
+	"MarkSiteMessagesUnreadPayload.siteMessages": 100,
+	"Message.mentions":                           50,
+	"Notification.actors":                        8,
+	"NotificationBadges.categories":              100,
+	"Preferences.categories":                     100,
+	"SiteMessageBadges.types":                    100,
+	"UndoMarkAllReadPayload.notifications":       100,
+	"UserBadges.unread":                          100,
+	"Viewer.badgeExplained":                      100,
+	"Viewer.devices":                             devices.MaxDevices,
+}

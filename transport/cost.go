@@ -23,6 +23,7 @@ type cost struct {
 	fixed   int
 	perItem []perItem
 	paged   bool // it has the items of a page of the selection around it
+	pages   bool // it has a page: a read for each item of a list around it
 }
 
 // perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
@@ -39,9 +40,10 @@ type amount struct {
 	value    *ast.Value // nil: otherwise applies
 	last     *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
 	elements bool       // the number is the length of the argument, not its value
-	// otherwise is the number if the argument is absent or null: its default in the schema, or assumedItems.
+	key      string     // the list is in this field of the argument; "": it is the argument
+	// otherwise is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
 	otherwise int
-	most      int // the greatest value of the argument; 0: maxItems
+	most      int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length
 }
 
 // in returns the cost for given values of the variables, at most maxCount.
@@ -57,7 +59,7 @@ func (c cost) in(variables map[string]any) int {
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, maxCount)
 	c.perItem = append(c.perItem, other.perItem...)
-	c.paged = c.paged || other.paged
+	c.paged, c.pages = c.paged || other.paged, c.pages || other.pages
 }
 
 // times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
@@ -66,10 +68,10 @@ func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
 		if len(c.perItem) == 0 {
-			return cost{fixed: min(count*c.fixed, maxCount)}
+			return cost{fixed: min(count*c.fixed, maxCount), pages: c.pages}
 		}
 	}
-	return cost{perItem: []perItem{{items, c}}}
+	return cost{perItem: []perItem{{items, c}}, pages: c.pages}
 }
 
 // in returns the number of items for given variables: the size of a page, up to the largest size, or the length of a list argument.
@@ -91,7 +93,10 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 		return a.otherwise
 	}
 	if a.elements {
-		return a.count(variables)
+		if count := a.count(variables); a.most == 0 || count < a.most {
+			return count
+		}
+		return a.most
 	}
 	// A literal's text, or the name of a variable.
 	text := value.Raw
@@ -118,7 +123,12 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 func (a amount) count(variables map[string]any) int {
 	switch a.value.Kind {
 	case ast.Variable:
-		switch list := variables[a.value.Raw].(type) {
+		given := variables[a.value.Raw]
+		if a.key != "" {
+			input, _ := given.(map[string]any)
+			given = input[a.key]
+		}
+		switch list := given.(type) {
 		case []any:
 			return len(list)
 		case nil:
@@ -135,40 +145,44 @@ func (a amount) count(variables map[string]any) int {
 
 // costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
 // argument first, the number is the value of that argument or of last; for a list with a list as argument, the length of the
-// argument; for any other list, an assumed number. A page whose list is not selected is read all the same, for its PageInfo or for
+// argument; for a list in the payload of a mutation of some IDs, their number; for any other list, an assumed number. The objects of
+// a list are read together, so the assumed number is small. Pages below a list are read for each of its items: with them, a list
+// counts as many items as it can have. A page whose list is not selected is read all the same, for its PageInfo or for
 // nothing, so each of its items costs as much as a leaf. The costs follow from the document and its variables and not from the
 // database, so that a client can compute them. A list with few rows is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
 	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
+	lists   map[string]int // the most items of lists whose arguments do not say how many, by Type.field
 }
 
 // operation is the cost of one operation of a valid document. A field that a directive skips costs the same as any other.
 func (c costs) operation(operation *ast.OperationDefinition) cost {
-	return c.selections(operation.SelectionSet, nil)
+	return c.selections(operation.SelectionSet, nil, nil)
 }
 
-// selections is the cost of a selection set. page is the number of items in its lists; nil if their own arguments determine
-// it.
-func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
+// selections is the cost of a selection set of a field. page is the number of items in its lists; nil if their own arguments
+// determine it.
+func (c costs) selections(set ast.SelectionSet, of *ast.Field, page *amount) (sum cost) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
-			sum.add(c.field(one, page))
+			sum.add(c.field(one, of, page))
 		case *ast.InlineFragment:
-			sum.add(c.selections(one.SelectionSet, page))
+			sum.add(c.selections(one.SelectionSet, of, page))
 		// A fragment is walked at each spread. This walk is bounded, because Shape has bounded the number of fields after expansion.
 		case *ast.FragmentSpread:
 			if one.Definition != nil {
-				sum.add(c.selections(one.Definition.SelectionSet, page))
+				sum.add(c.selections(one.Definition.SelectionSet, of, page))
 			}
 		}
 	}
 	return sum
 }
 
-// field is the cost of one field with its selections. page is the number of items of the connection around it; nil without one.
-func (c costs) field(field *ast.Field, page *amount) cost {
+// field is the cost of one field with its selections, in the selection of another. page is the number of items of the connection
+// around it; nil without one.
+func (c costs) field(field, of *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
 	}
@@ -194,18 +208,19 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
 		// The lists below have their own numbers of items. The number of this list multiplies them and does not replace them.
-		items := c.selections(field.SelectionSet, nil)
+		items := c.selections(field.SelectionSet, field, nil)
 		items.fixed += weight
+		items.pages = true
 		return items.times(*own)
 	}
 	// Any other object hands its own page, if it has one, down to the lists below it.
-	below := c.selections(field.SelectionSet, own)
+	below := c.selections(field.SelectionSet, field, own)
 	below.fixed += weight
 	if own != nil && own != page {
 		if !below.paged {
 			below.add(cost{fixed: leafCost}.times(*own))
 		}
-		below.paged = false // a page around this field is another one
+		below.paged, below.pages = false, true // a page around this field is another one
 	}
 	if field.Definition.Type.Elem == nil {
 		return below
@@ -216,7 +231,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		list.paged = true
 		return list
 	}
-	return below.times(elementsOf(field))
+	return below.times(c.elementsOf(field, of, below.pages))
 }
 
 // pageOf returns the number of items of a connection: the value of its argument first, or of last if the connection is paged from
@@ -243,9 +258,10 @@ func pageOf(field *ast.Field) *amount {
 	return &page
 }
 
-// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, the
-// answer has one item for each of them.
-func elementsOf(field *ast.Field) amount {
+// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, or the
+// input of the mutation around it has ids, the answer has one item for each of them. all means that a list of unknown length counts as
+// long as it can be.
+func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
 		if definition != nil && definition.Type.Elem != nil {
@@ -255,5 +271,33 @@ func elementsOf(field *ast.Field) amount {
 	if strings.HasPrefix(field.ObjectDefinition.Name, "__") {
 		return amount{otherwise: 1} // introspection has its own bounds
 	}
-	return amount{otherwise: assumedItems}
+	most, known := c.lists[field.ObjectDefinition.Name+"."+field.Name]
+	if !known {
+		return amount{otherwise: assumedItems}
+	}
+	items := amount{otherwise: most}
+	if !all {
+		items.otherwise = min(most, assumedItems)
+		items.most = items.otherwise
+	}
+	items.value, items.key = idsOf(of)
+	items.elements = items.value != nil
+	return items
+}
+
+// idsOf returns the argument input of a field, if it has a list of ids, and the name of that field of the input. For a literal
+// input it returns the ids themselves.
+func idsOf(field *ast.Field) (value *ast.Value, key string) {
+	const name = "ids"
+	if field == nil {
+		return nil, ""
+	}
+	input := field.Arguments.ForName("input")
+	switch {
+	case input == nil || input.Value.Definition == nil || input.Value.Definition.Fields.ForName(name) == nil:
+		return nil, ""
+	case input.Value.Kind == ast.Variable:
+		return input.Value, name
+	}
+	return input.Value.Children.ForName(name), ""
 }

@@ -15,6 +15,9 @@ type Query {
   plain: [Item!]!
   dear: Int!
 }
+type Mutation { mark(input: Mark!): Marked! }
+input Mark { ids: [ID!] all: Boolean }
+type Marked { marked: [Item!]! viewer: Viewer! }
 type Subscription { changed(first: Int = 20): Change! }
 type Change { things: ItemConnection! viewer: Viewer! }
 type ItemConnection { edges: [Edge!]! nodes: [Item!]! }
@@ -22,7 +25,7 @@ type Viewer { items(first: Int = 20, after: String, last: Int): Items! pages(fir
 type Items { edges: [Edge!]! pageInfo: Info! total: Int! }
 type Edge { node: Item! cursor: String! }
 type Info { more: Boolean! }
-type Item { id: ID! tags: [String!]! parts: [Item!]! items(first: Int = 5): Items! }
+type Item { id: ID! tags: [String!]! parts: [Item!]! few: [Item!]! many: [Item!]! items(first: Int = 5): Items! }
 `
 
 // costOf returns the cost of a query with its variables.
@@ -33,7 +36,10 @@ func costOf(t *testing.T, query string, variables map[string]any) int {
 	if faults != nil {
 		t.Fatal(faults)
 	}
-	return costs{weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, pages: map[string]int{"Viewer.long": 1000}}.operation(doc.Operations[0]).in(variables)
+	return costs{
+		weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, pages: map[string]int{"Viewer.long": 1000},
+		lists: map[string]int{"Item.few": 3, "Item.many": 1000, "Marked.marked": 100},
+	}.operation(doc.Operations[0]).in(variables)
 }
 
 func TestCost(t *testing.T) {
@@ -76,6 +82,19 @@ func TestCost(t *testing.T) {
 		{"ids below ids", `query($i: [ID!]!) { nodes(ids: $i) { parts { id } } }`, map[string]any{"i": list(4)}, 4 * (2 + 10*(10+1))},
 		{"the schema", `{ __schema { types { fields { name } } } }`, nil, 2 + 2 + 2 + 1},
 		{"a list of unknown length", `{ plain { id tags } }`, nil, 10 * (2 + 1 + 1)},
+		{"a short list", `{ plain { few { id } } }`, nil, 10 * (2 + 3*(2+1))},
+		{"a long list", `{ plain { many { id tags } } }`, nil, 10 * (2 + 10*(2+1+1))},
+		{"a long list with a page for each item", `{ nodes(ids: "a") { many { items(first: 7) { total } } } }`, nil, 2 + 1000*(2+2+1+7)},
+		{"a page far below a long list", `{ nodes(ids: "a") { many { few { ... on Item { ...P } } } } } fragment P on Item { items { total } }`, nil, 2 + 1000*(2+3*(2+2+1+5))},
+		{"a long list beside a page", `{ viewer { items(first: 5) { edges { node { id many { id } items(first: 1) { total } } } } } }`, nil, 2 + 2 + 5*(2+2+1+10*(2+1)+2+1+1)},
+		{"marks", `mutation { mark(input: {all: true}) { marked { id } viewer { name } } }`, nil, 2 + 10*(2+1) + 2 + 1},
+		{"marks with pages", `mutation { mark(input: {all: true}) { marked { items { total } } viewer { name } } }`, nil, 2 + 100*(2+2+1+5) + 2 + 1},
+		{"marks of some", `mutation($i: [ID!]) { mark(input: {ids: $i}) { marked { id } } }`, map[string]any{"i": list(2)}, 2 + 2*(2+1)},
+		{"marks of many", `mutation($m: Mark!) { mark(input: $m) { marked { id } } }`, map[string]any{"m": map[string]any{"ids": list(500)}}, 2 + 10*(2+1)},
+		{"marks of many with pages", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": list(500)}}, 2 + 500*(2+2+1+5)},
+		{"marks of one with pages", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": "a"}}, 2 + 1*(2+2+1+5)},
+		{"marks of those named in the text", `mutation { mark(input: {ids: ["a", "b"]}) { marked { items { total } } } }`, nil, 2 + 2*(2+2+1+5)},
+		{"marks without ids", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": nil}}, 2 + 100*(2+2+1+5)},
 		{"a fragment, each time", `{ a: viewer { ...V } b: viewer { ...V } } fragment V on Viewer { name items(first: 2) { edges { cursor } } }`, nil, 2 * (2 + 1 + 2 + 2*3)},
 		{"an inline fragment in a page", `{ viewer { items(first: 3) { ... on Items { edges { cursor } } } } }`, nil, 2 + 2 + 3*3},
 	} {

@@ -65,7 +65,7 @@ func (d *document) wrongNull(request *params) *gqlerror.Error {
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages}, maxCost: cfg.QueryCost, persisted: newPersisted(cfg),
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages, cfg.Lists}, maxCost: cfg.QueryCost, persisted: newPersisted(cfg),
 	}
 	// Go's order of a map is random, so the rules are sorted below.
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {

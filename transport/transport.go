@@ -80,6 +80,7 @@ type Config struct {
 	QueryCost int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	Weights   map[string]int // the costs of fields that cost more than others, by Type.field
 	Pages     map[string]int // the most items of a page where it is not 100, by Type.field
+	Lists     map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
 	// The memory for documents has two bounds, because the length of a text says little about the memory of the parsed document.
 	QueryCache      int   // documents kept parsed and validated; default 1,000
 	QueryCacheBytes int64 // bytes of these documents, roughly; default 32 MB

@@ -188,7 +188,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Shape: transport.Shape{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, Pages: resolvers.Pages, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, Pages: resolvers.Pages, Lists: resolvers.Lists, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	// With spans around the handler, the Front leaves everything to the HTTP server: a span is made for each request.
 	if s.spans != nil {

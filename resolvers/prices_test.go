@@ -1,0 +1,170 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/transport"
+)
+
+// priceRecorder records the cost of an operation, and refuses it.
+type priceRecorder struct {
+	transport.Limits
+	price int
+}
+
+func (*priceRecorder) Address(string) error { return nil }
+
+func (r *priceRecorder) Operation(_ context.Context, _ string, _ *graphql.OperationContext, cost int) error {
+	r.price = cost
+	return services.Errorf(services.RateLimited, "only the cost is of interest")
+}
+
+// prices returns a function that returns the cost of an operation on the real schema.
+func prices(t *testing.T) func(query string, variables map[string]any) int {
+	t.Helper()
+	identity, err := transport.NewIdentity(t.Context(), transport.IdentityConfig{Development: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := &priceRecorder{}
+	handler := transport.Handler(transport.Config{
+		Schema: graph.NewExecutableSchema(graph.Config{}), Identity: identity, Limits: recorder,
+		QueryCost: 1 << 30, Weights: Weights, Pages: Pages, Lists: Lists,
+	})
+	return func(query string, variables map[string]any) int {
+		t.Helper()
+		body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", strings.NewReader(string(body)))
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", "Bearer dev:alice")
+		recorder.price = 0
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if recorder.price == 0 {
+			t.Fatalf("%s: %s", query, answer.Body)
+		}
+		return recorder.price
+	}
+}
+
+// The most that one operation may cost by default.
+const queryCost = 30_000
+
+// Many reads in one operation cost too much, or about as many microseconds as they take.
+func TestManyReadsAreRefused(t *testing.T) {
+	price := prices(t)
+	ids := make([]string, 500)
+	for i := range ids {
+		ids[i] = fmt.Sprint("notification:", i)
+	}
+	digests := "{ viewer {"
+	for i := range 30 {
+		digests += fmt.Sprintf(` d%d: awayDigest(since: "2026-01-01T00:00:%02dZ") { since }`, i, i)
+	}
+	const causes = `mutation($ids: [ID!]) { markNotificationsRead(input: {ids: $ids}) { notifications { causes(first: 100) { __typename } } } }`
+	for name, test := range map[string]struct {
+		query     string
+		variables map[string]any
+	}{
+		"causes of explained items":      {`{ viewer { badgeExplained { items { node { ... on Notification { causes(first: 40) { __typename } } } } } } }`, nil},
+		"causes of marked notifications": {causes, map[string]any{"ids": ids}},
+		"digests of many periods":        {digests + " } }", nil},
+	} {
+		if got := price(test.query, test.variables); got <= queryCost {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+	if got := price(causes, map[string]any{"ids": ids[:1]}); got > 1000 {
+		t.Errorf("the causes of one notification cost %d", got)
+	}
+}
+
+// The operations that the program ships stay far below the limit.
+func TestReadyMadeOperationsAreCheap(t *testing.T) {
+	price := prices(t)
+	names, err := filepath.Glob("../web/operations/*.graphql")
+	if err != nil || len(names) < 50 {
+		t.Fatalf("%d operations: %v", len(names), err)
+	}
+	for _, name := range names {
+		query, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(query), "\nsubscription ") {
+			continue // it needs a socket
+		}
+		var variables map[string]any
+		if text, err := os.ReadFile(strings.TrimSuffix(name, "graphql") + "json"); err == nil {
+			if err := json.Unmarshal(text, &variables); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := price(string(query), variables)
+		t.Logf("%d: %s", got, filepath.Base(name))
+		if got > queryCost/4 {
+			t.Errorf("%s costs %d", name, got)
+		}
+	}
+}
+
+// Every list of objects whose length no argument gives has a greatest length, and only such lists have one.
+func TestEveryListWithoutASizeHasABound(t *testing.T) {
+	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
+	// The types that are pages: the fields that return them have the argument first, which gives the lists in them their length.
+	pages := map[string]bool{}
+	for _, kind := range schema.Types {
+		for _, field := range kind.Fields {
+			if field.Arguments.ForName("first") != nil && field.Type.Elem == nil {
+				pages[field.Type.Name()] = true
+			}
+		}
+	}
+	for _, kind := range []string{"NotificationsChange", "ConversationsChange"} { // subscriptions hand their first down
+		delete(pages, kind)
+	}
+	want := map[string]bool{}
+	for _, kind := range schema.Types {
+		if kind.Kind != ast.Object && kind.Kind != ast.Interface || strings.HasPrefix(kind.Name, "__") || pages[kind.Name] || strings.HasSuffix(kind.Name, "Connection") {
+			continue
+		}
+		for _, field := range kind.Fields {
+			of := schema.Types[field.Type.Name()]
+			sized := field.Arguments.ForName("first") != nil
+			for _, argument := range field.Arguments {
+				sized = sized || argument.Type.Elem != nil
+			}
+			if field.Type.Elem == nil || of == nil || !of.IsCompositeType() || sized {
+				continue
+			}
+			name := kind.Name + "." + field.Name
+			if want[name] = true; Lists[name] == 0 {
+				t.Errorf("%s has no bound", name)
+			}
+		}
+	}
+	for name := range Lists {
+		if !want[name] {
+			t.Errorf("%s is not a list without a size", name)
+		}
+	}
+	if len(want) < 25 {
+		t.Errorf("only %d lists", len(want))
+	}
+}
