@@ -11,8 +11,8 @@ import (
 // whole page. A weight is for the read of the field itself; the fields below it have costs of their own. A read of Redis or a
 // node cache costs about 20, one statement of SQL 30 to 50, and several statements 200 or more, because nobody should repeat
 // them under aliases. An operation above --query-cost (30,000 by default) is refused. The cost of a query is charged to the
-// budget READS. The schema has tests for both directions: a weight must name a field, and a list with a size must have a
-// weight.
+// budget READS, and so is a large payload of a mutation. The schema has tests for both directions: a weight must name a field, and
+// a list with a size must have a weight.
 var Weights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user

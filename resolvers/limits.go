@@ -45,7 +45,12 @@ func (l Limits) Socket(viewer services.Viewer) error {
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
+// freePayload is the part of a mutation's cost, for each of its fields, that WRITES pays for: its payload with the objects that
+// it has changed, and the viewer's badges.
+const freePayload = 1000
+
+// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation
+// with a large payload is charged for the reading too, or a client could read without limit by harmless mutations. Without a
 // token the address is charged. The transport calls Operation after it has checked the document and before the execution. A
 // refused operation has cost its subject nothing, except that an operator may have paid from ADMIN.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
@@ -67,16 +72,17 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	if operation.Operation.Operation != ast.Mutation {
 		return l.Limiter.Take(reads, subject, cost)
 	}
-	return l.Limiter.TakeAll(subject, mutationSpendings(operation, writes)...)
+	return l.Limiter.TakeAll(subject, mutationSpendings(operation, reads, writes, cost)...)
 }
 
 // mutationSpendings are the charges of a mutation to its subject's budgets, all or nothing, because a document is never
 // executed in part. The fields are collected as the executor does, so that fields in fragments and under aliases count, and
 // fields that @skip leaves out do not.
-func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Budget) []ratelimit.Spending {
-	spendings := []ratelimit.Spending{{Budget: writes}}
+func mutationSpendings(operation *graphql.OperationContext, reads, writes ratelimit.Budget, cost int) []ratelimit.Spending {
+	spendings := []ratelimit.Spending{{Budget: writes}, {Budget: reads, Amount: cost}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
 		spendings[0].Amount += events(field, operation)
+		spendings[1].Amount -= freePayload // TakeAll takes nothing if the rest is negative
 		budget, bounded := fieldBudgets[field.Name]
 		// The application has no budget but HOST_WRITES.
 		if !bounded || writes == ratelimit.HostWrites {

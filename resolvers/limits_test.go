@@ -80,6 +80,43 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 	}
 }
 
+// A mutation has a free part for each field. What its payload selects beyond that is charged like a query, so that no client reads
+// by mutations.
+func TestAMutationPaysForItsPayload(t *testing.T) {
+	const seen = `markLiveBoardSeen(input: {}) { viewer { homeFeed { edges { node { id } } } } }`
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		text string
+		cost int
+		want int
+	}{
+		"a payload":                        {viewing("alice"), `mutation { ` + seen + ` }`, 1000 + 2500, 4},
+		"a small one":                      {viewing("alice"), `mutation { ` + seen + ` }`, 1000, 50},
+		"the payloads of two fields":       {viewing("alice"), `mutation { a: ` + seen + ` b: ` + seen + ` }`, 2000 + 5000, 2},
+		"more than the budget of the user": {viewing("alice"), `mutation { ` + seen + ` }`, 30_000, 1},
+		"without a token":                  {viewing(""), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
+		"an operator":                      {viewing("root", services.ScopeAdmin), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
+		"the host":                         {viewing("alice", services.ScopeIngest), `mutation { ` + seen + ` }`, 1000 + 5000, 6},
+	} {
+		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
+			ratelimit.Reads: 10_000, ratelimit.Writes: 50, ratelimit.HostReads: 30_000, ratelimit.HostWrites: 60,
+		}})}
+		mutation := limited(t, test.text, nil)
+		if got := granted(l, test.ctx, mutation, test.cost); got != test.want {
+			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
+		}
+	}
+	// A refusal for the payload leaves the writes.
+	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
+	mutation := limited(t, `mutation { `+seen+` }`, nil)
+	if got := granted(l, viewing("alice"), mutation, 11_000); got != 1 {
+		t.Errorf("%d dear payloads are let through: want 1", got)
+	}
+	if got := granted(l, viewing("alice"), mutation, 1000); got != 49 {
+		t.Errorf("%d cheap payloads are let through after a dear one: want 49", got)
+	}
+}
+
 func TestRefusedMutationSpendsNothing(t *testing.T) {
 	const like, follow = `likePost(input: {postId: "post:01"}) { post { id } }`, `follow(input: {userId: "user:bob"}) { user { id } }`
 	l := Limits{ratelimit.New(ratelimit.Config{

@@ -34,7 +34,7 @@ type Budget string
 
 // The budgets. Each belongs to one kind of subject.
 const (
-	Reads         Budget = "READS"         // cost of a viewer's queries and subscriptions
+	Reads         Budget = "READS"         // cost of a viewer's queries, subscriptions and large payloads
 	Writes        Budget = "WRITES"        // a viewer's mutation fields
 	Follows       Budget = "FOLLOWS"       // a viewer's follows and unfollows
 	Conversations Budget = "CONVERSATIONS" // conversations that a viewer creates, and additions of members
