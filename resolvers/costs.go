@@ -92,7 +92,7 @@ var Weights = map[string]int{
 	"Announcement.url":       2,
 	"Announcement.data":      2,
 	"Notification.causes":    5,
-	// A subscription pays when it opens, and not for its events.
+	// A subscription pays when it opens, and for the events of more than a small cost: see freeEvent.
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,

@@ -49,30 +49,51 @@ func (l Limits) Socket(viewer services.Viewer) error {
 // it has changed, and the viewer's badges.
 const freePayload = 1000
 
+// freeEvent is the part of the cost of a subscription that each of its events is free of: the counts, and a few items.
+const freeEvent = 100
+
 // Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation
 // with a large payload is charged for the reading too, or a client could read without limit by harmless mutations. Without a
 // token the address is charged. The transport calls Operation after it has checked the document and before the execution. A
 // refused operation has cost its subject nothing, except that an operator may have paid from ADMIN.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
-	subject, reads, writes := " "+address, ratelimit.Reads, ratelimit.Writes // no key of a user begins with a space
-	viewer, err := services.ViewerFrom(ctx)
-	switch {
-	case err != nil:
-	case viewer.Has(services.ScopeIngest):
-		subject, reads, writes = hostSubject, ratelimit.HostReads, ratelimit.HostWrites
+	who := payerOf(ctx, address)
 	// An operator is charged twice: as an operator, and then like any user.
-	case viewer.Has(services.ScopeAdmin):
+	if who.operator {
 		if err := l.Limiter.Take(ratelimit.Admin, adminSubject, 1); err != nil {
 			return err
 		}
-		subject = viewer.Key
-	default:
-		subject = viewer.Key
 	}
 	if operation.Operation.Operation != ast.Mutation {
-		return l.Limiter.Take(reads, subject, cost)
+		return l.Limiter.Take(who.reads, who.subject, cost)
 	}
-	return l.Limiter.TakeAll(subject, mutationSpendings(operation, reads, writes, cost)...)
+	return l.Limiter.TakeAll(who.subject, mutationSpendings(operation, who.reads, who.writes, cost)...)
+}
+
+// Event charges an event of a subscription for its cost above a free part.
+func (l Limits) Event(ctx context.Context, address string, cost int) error {
+	who := payerOf(ctx, address)
+	return l.Limiter.Take(who.reads, who.subject, cost-freeEvent)
+}
+
+// payer is the subject that pays for an operation, and its budgets.
+type payer struct {
+	subject       string
+	reads, writes ratelimit.Budget
+	operator      bool
+}
+
+// payerOf returns who pays for an operation. Without a token the address pays.
+func payerOf(ctx context.Context, address string) payer {
+	viewer, err := services.ViewerFrom(ctx)
+	switch {
+	case err != nil:
+		return payer{subject: " " + address, reads: ratelimit.Reads, writes: ratelimit.Writes} // no key of a user begins with a space
+	case viewer.Has(services.ScopeIngest):
+		return payer{subject: hostSubject, reads: ratelimit.HostReads, writes: ratelimit.HostWrites}
+	default:
+		return payer{subject: viewer.Key, reads: ratelimit.Reads, writes: ratelimit.Writes, operator: viewer.Has(services.ScopeAdmin)}
+	}
 }
 
 // mutationSpendings are the charges of a mutation to its subject's budgets, all or nothing, because a document is never

@@ -117,6 +117,32 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 	}
 }
 
+// An event has a free part, and pays from the budget of queries for the rest. An operator pays for events as a user only.
+func TestAnEventPaysLikeAQuery(t *testing.T) {
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		cost int
+		want int
+	}{
+		"a large event":   {viewing("alice"), 100 + 250, 4},
+		"a small one":     {viewing("alice"), 100, 100},
+		"without a token": {viewing(""), 100 + 500, 2},
+		"an operator":     {viewing("root", services.ScopeAdmin), 100 + 250, 4},
+		"the host":        {viewing("", services.ScopeIngest), 100 + 250, 8},
+	} {
+		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
+			ratelimit.Reads: 1000, ratelimit.HostReads: 2000, ratelimit.Admin: 1,
+		}})}
+		got := 0
+		for got < 100 && l.Event(test.ctx, "192.0.2.1", test.cost) == nil {
+			got++
+		}
+		if got != test.want {
+			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
+		}
+	}
+}
+
 func TestRefusedMutationSpendsNothing(t *testing.T) {
 	const like, follow = `likePost(input: {postId: "post:01"}) { post { id } }`, `follow(input: {userId: "user:bob"}) { user { id } }`
 	l := Limits{ratelimit.New(ratelimit.Config{

@@ -210,7 +210,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	// A subscription may last for hours, so the timeout below does not apply to it.
 	if kind == ast.Subscription {
-		q.subscribe(w, r, exec, who, operation)
+		q.subscribe(w, r, exec, who, operation, price)
 		return
 	}
 	ctx, cancel := context.WithTimeout(who.ctx, q.cfg.OperationTimeout)

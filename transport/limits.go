@@ -21,6 +21,9 @@ type Limits interface {
 	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
+	// Event is called after each event but the first of a subscription that does not wake, with the cost of the whole operation.
+	// RetryAfter of the error delays the next event.
+	Event(ctx context.Context, address string, cost int) error
 	// Socket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	Socket(viewer services.Viewer) error
 }
@@ -31,6 +34,7 @@ type noLimits struct{}
 // The methods of noLimits permit everything.
 func (noLimits) Address(string) error                                                    { return nil }
 func (noLimits) Operation(context.Context, string, *graphql.OperationContext, int) error { return nil }
+func (noLimits) Event(context.Context, string, int) error                                { return nil }
 func (noLimits) Socket(services.Viewer) error                                            { return nil }
 
 // addresses finds the address of a client.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,9 @@ import (
 // fakeLimits refuses what a test selects.
 type fakeLimits struct {
 	addresses                  atomic.Int64
-	address, operation, socket atomic.Bool // refused
+	events                     atomic.Int64 // charged
+	address, operation, socket atomic.Bool  // refused
+	event                      atomic.Bool
 }
 
 var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
@@ -36,6 +39,14 @@ func (f *fakeLimits) Address(string) error {
 
 func (f *fakeLimits) Operation(context.Context, string, *graphql.OperationContext, int) error {
 	return refuseIf(&f.operation)
+}
+
+func (f *fakeLimits) Event(_ context.Context, _ string, cost int) error {
+	if f.event.Load() {
+		return errLimited
+	}
+	f.events.Add(int64(cost))
+	return nil
 }
 
 func (f *fakeLimits) Socket(services.Viewer) error { return refuseIf(&f.socket) }
@@ -74,6 +85,54 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 			t.Errorf("after the refusals: %s", got)
 		}
 		c.expect(`{"type":"complete","id":"1"}`)
+	})
+}
+
+// Opening a subscription pays for its first event, and each further event is charged. After a refusal the next event waits, and shows
+// the latest state.
+func TestARateLimitedEventWaits(t *testing.T) {
+	limits := &fakeLimits{}
+	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+		limits.events.Store(0)
+		limits.event.Store(false)
+		plain := func(value int) string { return strings.Replace(tick("1", value), "ticks", "plain", 1) }
+		c := w.open("alice")
+		c.subscribe("1", "subscription { plain }")
+		synctest.Wait()
+		for value, charged := range []int64{0, 1, 2} {
+			w.schema.hub.publish(value)
+			c.expect(plain(value))
+			if synctest.Wait(); limits.events.Load() != charged {
+				t.Errorf("after event %d %d events are charged: want %d", value, limits.events.Load(), charged)
+			}
+		}
+		limits.event.Store(true)
+		w.schema.hub.publish(3)
+		c.expect(plain(3))
+		start := time.Now()
+		for value := range 3 {
+			w.schema.hub.publish(4 + value)
+			c.nothing()
+		}
+		pass(errLimited.RetryAfter + time.Second)
+		c.nothing() // refused again
+		limits.event.Store(false)
+		c.expect(plain(6))
+		if took := time.Since(start); took != 2*errLimited.RetryAfter {
+			t.Errorf("the latest state came after %v: want %v", took, 2*errLimited.RetryAfter)
+		}
+		if synctest.Wait(); limits.events.Load() != 4 {
+			t.Errorf("%d events are charged: want 4", limits.events.Load())
+		}
+		// A subscription that waits ends like any other.
+		limits.event.Store(true)
+		w.schema.hub.publish(7)
+		c.expect(plain(7))
+		c.send(`{"type":"complete","id":"1"}`)
+		synctest.Wait()
+		if n := w.schema.hub.count(); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
 	})
 }
 

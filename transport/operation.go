@@ -39,7 +39,7 @@ type operation struct {
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as end.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a waking subscription. source is the resolver's channel. next must not read it: next would block if the hub
+	// These belong to a subscription. source is the resolver's channel. next must not read it: next would block if the hub
 	// took the event back to replace it by a newer one. So a turn, which can check source without waiting, moves an event from
 	// source to feed, and next reads feed. write makes the data of an event from source, if the schema has set it; feed and next
 	// are then unused.
@@ -57,8 +57,9 @@ type execution struct {
 	ctx context.Context
 	end context.CancelFunc
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
-	next graphql.ResponseHandler
-	feed reflect.Value // see operation
+	next  graphql.ResponseHandler
+	feed  reflect.Value // see operation
+	price int           // the cost of the operation, for stream
 }
 
 // newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
@@ -125,18 +126,18 @@ func (o *operation) release() {
 
 // start prepares and runs the operation of a message, in a goroutine of its own. begin has counted it in running.
 func (o *operation) start(request *params) {
-	parsed, faults := o.prepare(request)
+	parsed, price, faults := o.prepare(request)
 	if faults != nil {
 		defer o.peer.sockets.running.Done()
 		o.fail(faults)
 		return
 	}
-	o.run(parsed)
+	o.run(parsed, price)
 }
 
 // prepare parses, validates and charges the operation. It recovers the panics of middleware too: no HTTP server does so here, and
 // they would end the process.
-func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, faults gqlerror.List) {
+func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, price int, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			faults = o.presented(fault)
@@ -145,21 +146,21 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	exec, sockets := o.peer.exec, o.peer.sockets
 	// An operation on a socket is counted like an HTTP request, so that a socket is no way around the limit.
 	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
-		return nil, asList(err)
+		return nil, 0, asList(err)
 	}
-	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
+	parsed, price, faults = createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
 	if faults != nil {
-		return nil, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
+		return nil, 0, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
 	}
 	if err := sockets.cfg.Limits.Operation(o.ctx, o.peer.address, parsed, price); err != nil {
-		return nil, asList(err)
+		return nil, 0, asList(err)
 	}
-	return parsed, nil
+	return parsed, price, nil
 }
 
-// run executes an admitted operation to its end. A waking subscription is the exception: run only starts it, and workers go on
+// run executes an admitted operation of a price to its end. A waking subscription is the exception: run only starts it, and workers go on
 // with it.
-func (o *operation) run(parsed *graphql.OperationContext) {
+func (o *operation) run(parsed *graphql.OperationContext, price int) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()
 	o.isSubscription = parsed.Operation.Operation == ast.Subscription
@@ -169,6 +170,8 @@ func (o *operation) run(parsed *graphql.OperationContext) {
 	case o.peer.sockets.waking[rootField(parsed)]:
 		o.listen(parsed)
 	default:
+		o.price = price
+		tapChannels(parsed)
 		if o.dispatch(parsed) {
 			o.stream()
 		}
@@ -212,21 +215,6 @@ func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	}
 	o.failWith(services.Errorf(services.Unavailable, "operation: did not start within %v, try again later", timeout))
 	return false
-}
-
-// stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until next returns
-// nil: the resolver has closed its channel, or the context has ended.
-func (o *operation) stream() {
-	for {
-		response := o.next(o.ctx)
-		if response == nil {
-			o.complete()
-			return
-		}
-		if !o.deliver(bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)) {
-			return
-		}
-	}
 }
 
 // deliver writes a response; false if the operation or its peer has ended.

@@ -50,6 +50,8 @@ type Subscription {
   panics: Int!
   "Wakes, and its events are never ready."
   hangs: Int!
+  "Does not wake, and its events are never ready."
+  hangsAlone: Int!
   "Wakes, and the schema writes its events by itself. 13 cannot be written."
   written(since: String): Int!
 }`
@@ -157,7 +159,7 @@ func (s *testSchema) subscribe(
 		switch field.Name {
 		case "panics", "written": // a response is asked for, although the schema writes
 			panic("in an event")
-		case "hangs":
+		case "hangs", "hangsAlone":
 			<-ctx.Done()
 		}
 		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })

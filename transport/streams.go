@@ -94,7 +94,7 @@ func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphE
 
 // subscribe answers a subscription with an event stream of its own. It returns when the stream has ended, because the response ends
 // with its handler.
-func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext) {
+func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext, price int) {
 	stream, err := q.sockets.openStream(who, exec, "")
 	if err != nil {
 		writeFault(w, statusOf(err), err)
@@ -112,7 +112,7 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 	stream.attach(w)
 	parsed.Headers = nil // as on a socket: an operation with headers is not shared
 	// The operation runs in another goroutine; this one keeps the response open, and notices when the client goes away.
-	go one.run(parsed)
+	go one.run(parsed, price)
 	stream.serve(r.Context())
 }
 
@@ -223,7 +223,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	accepted = true
-	go one.run(parsed)
+	go one.run(parsed, price)
 	write(w, http.StatusAccepted, "text/plain", nil)
 }
 
