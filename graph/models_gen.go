@@ -962,7 +962,7 @@ type IngestPayload struct {
 type IngestResult struct {
 	// The ID of the object that the event created or named, such as a post or a user; null if the event failed or has no such object.
 	ID *string `json:"id,omitempty"`
-	// The error of the event; null if it succeeded.
+	// The error of the event; null if it succeeded. After an event that failed with UNAVAILABLE or INTERNAL, no later one is applied, and they have such an error too: send them again behind it.
 	Error *IngestError `json:"error,omitempty"`
 	// Whether the event changed anything; false if the state was already as requested, or the event failed. True where the mutation has neither `changed` nor `created`, as most marks and edits.
 	Changed bool `json:"changed"`

@@ -55,7 +55,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 		// new ones after a long wait. The others have no badges yet and wait on.
 		due = slices.DeleteFunc(due, func(i int) bool {
 			if earlier[i].Badges != nil {
-				badges[i] = s.stale(users[i], earlier[i])
+				badges[i] = s.stale(ctx, users[i], earlier[i])
 			}
 			return badges[i] != nil
 		})
@@ -88,10 +88,10 @@ func (s *Service) countBadges(ctx context.Context, places []int, users []service
 		switch {
 		// Some sources were counted. The others are filled in from what was shown last.
 		case len(failed[k]) < len(s.sources):
-			badges[i] = s.renderFallback(users[i], documents[k], at, failed[k], earlier[i])
+			badges[i] = s.renderFallback(ctx, users[i], documents[k], at, failed[k], earlier[i])
 		// Nothing could be counted: old badges, marked as STALE, are better than none.
 		case earlier[i].Badges != nil:
-			badges[i] = s.stale(users[i], earlier[i])
+			badges[i] = s.stale(ctx, users[i], earlier[i])
 		default:
 			badges[i] = unknown(s.sources)
 		}
@@ -120,14 +120,14 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 
 // renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. Without such a
 // version, the user's half is a time by this node's clock. The half of a document is a time by the clock of Redis.
-func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
+func (s *Service) renderFallback(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
 	// clients drop the document's next change.
 	if earlier.Badges != nil {
 		document.N = services.OwnHalf(earlier.Badges.Version)
 	}
-	s.fallbacks.note(user, document.N)
+	s.noteFallback(ctx, user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
 	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
@@ -150,13 +150,13 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 }
 
 // stale returns the remembered badges as STALE.
-func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
+func (s *Service) stale(ctx context.Context, user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
 	// An exact version must not be sent with two contents: the least STALE version with the same user's half takes its place.
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
 	}
-	s.fallbacks.note(user, services.OwnHalf(badges.Version))
+	s.noteFallback(ctx, user, services.OwnHalf(badges.Version))
 	return badges
 }
 

@@ -21,8 +21,14 @@ type fallbackVersions struct {
 	latest   atomic.Int64 // the latest moment of any version, in microseconds
 }
 
-// maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
-const maxFallbackVersions = 100_000
+const (
+	// maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
+	maxFallbackVersions = 100_000
+	// maxHostFallbackVersions is the size up to which reads for others than the user add users. The host application may keep
+	// and pass on what it reads, so its versions are remembered too; but it may read everybody while Redis is away, and must leave
+	// room for the users who are there.
+	maxHostFallbackVersions = maxFallbackVersions / 2
+)
 
 // nextTime returns the time for the version of an answer that is given now. It is later than the times of all earlier answers,
 // even if the clock was set back or has stopped.
@@ -37,16 +43,16 @@ func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 	}
 }
 
-// note remembers that a user was shown a version from SQL. When the memory is full, it only updates users who are already in
-// it.
-func (f *fallbackVersions) note(user services.UserID, version uint64) {
+// note remembers that a user was shown a version from SQL. When the memory has most users, it only updates users who are already
+// in it.
+func (f *fallbackVersions) note(user services.UserID, version uint64, most int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// The map is made when SQL answers for the first time: most nodes never need it.
 	if f.versions == nil {
 		f.versions = map[services.UserID]uint64{}
 	}
-	if _, known := f.versions[user]; known || len(f.versions) < maxFallbackVersions {
+	if _, known := f.versions[user]; known || len(f.versions) < most {
 		f.versions[user] = max(version, f.versions[user])
 	}
 	f.count.Store(int64(len(f.versions)))
@@ -84,7 +90,17 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many are above their versions now.
+// noteFallback remembers that ctx's reader was shown a version of a user from SQL.
+func (s *Service) noteFallback(ctx context.Context, user services.UserID, version uint64) {
+	most := maxFallbackVersions
+	if services.Observed(ctx) {
+		most = maxHostFallbackVersions
+	}
+	s.fallbacks.note(user, version, most)
+}
+
+// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many need no raise any more. Users
+// without a document are forgotten too, unless their version is ahead of the clock of Redis.
 func (s *Service) raiseFallbacks(ctx context.Context) (int, error) {
 	return s.raiseFallbacksOf(ctx, nil)
 }
@@ -200,6 +216,6 @@ func (s *Service) NoteClientVersion(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
 	// A client may send any version. A version from the future is made up, and would raise the document's version too far.
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
-		s.fallbacks.note(user, own)
+		s.fallbacks.note(user, own, maxFallbackVersions)
 	}
 }

@@ -48,30 +48,6 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	}
 }
 
-// Users without a document, whom a host application reads for a digest, leave nothing behind: their next document is above what they
-// were shown anyway. A version that is ahead of the clock of Redis waits for it.
-func TestFallbacksOfUsersWithoutADocumentAreForgotten(t *testing.T) {
-	n := served(t)
-	_, reader := n.likedAuthor(2)
-	n.Server.Flush()
-	shown, errs := n.ReadForHost(t.Context(), []services.UserID{reader})
-	n.Must(errs[0])
-	if shown[0].HomeFeed.Value != 2 || n.fallbacks.none() {
-		t.Fatalf("%+v; the version is remembered: %t", shown[0].HomeFeed, !n.fallbacks.none())
-	}
-	if _, err := n.raiseFallbacks(t.Context()); err != nil || !n.fallbacks.none() {
-		t.Errorf("%v; the version is remembered: %t", err, !n.fallbacks.none())
-	}
-	if exact := n.read(reader); exact.Version <= shown[0].Version || exact.Total.Precision != services.Exact {
-		t.Errorf("after %s comes %+v", shown[0].Version, exact)
-	}
-	n.Server.Flush()
-	n.fallbacks.note(reader, uint64(time.Now().Add(time.Hour).UnixMicro()))
-	if done, err := n.raiseFallbacks(t.Context()); done != 0 || err != nil || n.fallbacks.none() {
-		t.Errorf("ahead of the clock: %d are done, %v", done, err)
-	}
-}
-
 // A read overlaps a raise by another call and returns the document as it was before the raise. That document is not shown: it is
 // older than the answer from SQL, whose version is already forgotten when the document arrives.
 func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
@@ -166,6 +142,54 @@ func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 	}
 	if exact := n.read(reader); exact.Version != own {
 		t.Errorf("what a client says has changed %s to %s", own, exact.Version)
+	}
+}
+
+// The fallback version of a user without a document is forgotten once the time of Redis has passed it: the document gets a later
+// version when it is built. Otherwise users whom only the host application reads would be remembered for ever.
+func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
+	n := served(t)
+	stranger := n.Strangers(1)[0]
+	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
+		n.Clock.Advance(ahead)
+		n = n.restarted()
+		badges, errs := n.ReadForHost(t.Context(), []services.UserID{stranger})
+		n.Must(errs[0])
+		if n.fallbacks.none() {
+			t.Fatal("the host application was shown a version that is not remembered")
+		}
+		passed, err := n.raiseFallbacks(t.Context())
+		if err != nil || n.fallbacks.none() != (ahead == 0) || passed != map[bool]int{true: 1}[ahead == 0] {
+			t.Errorf("with the clock ahead by %s %d versions were passed, %v; still remembered: %v", ahead, passed, err, n.fallbacks.list(nil))
+		}
+		if exact := n.read(stranger); exact.Version <= badges[0].Version || exact.Total.Precision != services.Exact {
+			t.Errorf("after %s comes %s, %s", badges[0].Version, exact.Version, exact.Total.Precision)
+		}
+		if !n.fallbacks.none() {
+			t.Errorf("remembered after the document was read: %v", n.fallbacks.list(nil))
+		}
+		n.Server.Flush()
+	}
+}
+
+// The host application reads more users than the memory of fallback versions holds. The users' own reads still have room in it, so
+// that they get exact badges afterwards.
+func TestReadsForTheHostLeaveRoomForUsers(t *testing.T) {
+	n := served(t)
+	_, reader := n.likedAuthor(1)
+	n.read(reader)
+	read := n.Strangers(1)
+	ctx := services.Observe(t.Context())
+	for i := range services.UserID(maxFallbackVersions) {
+		n.noteFallback(ctx, 1000+i, 1)
+	}
+	if _, errs := n.ReadForHost(t.Context(), read); errs[0] != nil || len(n.fallbacks.list(read)) != 0 {
+		t.Errorf("remembered although most of the memory is in use: %v, %v", n.fallbacks.list(read), errs[0])
+	}
+	fallback, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	if exact := n.read(reader); exact.Version <= fallback.Version || exact.Total.Precision != services.Exact {
+		t.Errorf("after %s comes %s, %s", fallback.Version, exact.Version, exact.Total.Precision)
 	}
 }
 

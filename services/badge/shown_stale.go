@@ -55,6 +55,6 @@ func (s *Service) queueShownStale() {
 	s.shownStale.versions = nil
 	s.shownStale.mu.Unlock()
 	for user, version := range shown {
-		s.fallbacks.note(user, version)
+		s.fallbacks.note(user, version, maxFallbackVersions)
 	}
 }

@@ -86,9 +86,9 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
-	// The mode took posts out of the count, and some of them may be below the floor: only a rebuild can tell how many
-	// still count.
-	if result.Short && edge.Mode != services.FollowAll {
+	// Either a removal before has left the inbox short, or the mode took posts out of the count and some of them may be below the
+	// floor: only a rebuild can tell how many still count.
+	if result.Short {
 		if err := f.Projector.Refill(ctx, edge.Follower); err != nil {
 			return false, err
 		}

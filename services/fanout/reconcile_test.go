@@ -203,6 +203,51 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 	}
 }
 
+// full makes readers with a full inbox, and older posts below its floor. The last of the author's posts are the newest in it.
+func full(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
+	w.TB.Helper()
+	newest = w.Posts(author, 40)
+	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // of the author's own posts
+	w.Follow(quiet, readers...)
+	w.Follow(author, readers...)
+	w.Quiet(w.Fanout)
+	_, _, err := w.Redis.TrimInboxes(w.TB.Context(), readers)
+	w.Must(err)
+	for _, reader := range readers {
+		if entries, err := w.Redis.AuthorInInbox(w.TB.Context(), reader, quiet); err != nil || len(entries) != services.Retention-len(newest) {
+			w.TB.Fatalf("%d entries of the author with many posts, %v", len(entries), err)
+		}
+	}
+	return newest
+}
+
+// A follow refills the inbox that an unfollow just before it left short: the unfollow's removal may run, and the follow then come
+// before its refill. The follow does not bring back what the author deleted in between.
+func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(3)
+	quiet, author, reader := users[0], users[1], users[2]
+	w.Posts(quiet, services.Retention+100)
+	newest := full(w, quiet, author, reader)
+	w.Unfollow(author, reader)
+	result, err := w.Redis.DropFromInbox(t.Context(), reader, author)
+	if w.Must(err); !result.Short {
+		t.Fatal("the inbox is not short")
+	}
+	w.Delete(newest[0])
+	for _, job := range claim(w) { // the deletion does not visit who does not follow
+		if job.Kind == "post.remove" {
+			w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
+		}
+	}
+	w.Follow(author, reader)
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+	if entries := w.Inbox(reader); len(entries) != services.Retention {
+		t.Errorf("%d posts are listed, and older ones exist", len(entries))
+	}
+}
+
 // The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
 	w := world(t, nil)

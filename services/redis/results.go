@@ -21,7 +21,7 @@ const (
 type Result struct {
 	Status Status
 	N      uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
-	Short  bool     // with Applied: the list may lack older entries, so a refill is due
+	Short  bool     // the list may lack older entries, so a refill is due; with Same only some scripts say so
 	Nodes  []string // with Applied: the nodes on which the user is online
 }
 

@@ -16,6 +16,6 @@ added = added + add(KEYS[2], d, 5)
 -- A trimmed post may be theirs and count still: only a refill can tell.
 local doubt = ARGV[2] == '2' and d.ft > mark(d)
 -- d.beyond: a post below the floor counts, which only SQL sees; it needs a new version.
-if added == 0 and d.ft == ft and not d.beyond and not doubt then return { 2 } end
+if added == 0 and d.ft == ft and not d.beyond and not doubt then return unchanged(KEYS[2], d) end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)
