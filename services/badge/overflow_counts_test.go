@@ -75,6 +75,50 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 	})
 }
 
+// SQL counts a post as soon as it is published. If the post leaves the count before it is pushed, by its deletion or an unfollow, the
+// inbox stays as it is, and the count beyond the inbox falls all the same, with a newer version.
+func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
+	ownPosts := func(n node) (reader, author services.UserID, count int) {
+		author, reader = n.likedAuthor(0)
+		n.Posts(author, 43)
+		n.Posts(reader, services.Retention+40)
+		return reader, author, 43
+	}
+	pulledPosts := func(n node) (reader, author services.UserID, count int) {
+		reader, huge, small := n.follower()
+		n.Posts(huge, services.Retention+200)
+		return reader, small, services.Retention + 200
+	}
+	remove := func(n node, _, _ services.UserID, post services.PostID) { n.Delete(post) }
+	unfollow := func(n node, reader, author services.UserID, _ services.PostID) { n.Unfollow(author, reader) }
+	for name, test := range map[string]struct {
+		begin func(n node) (reader, author services.UserID, count int)
+		leave func(n node, reader, author services.UserID, post services.PostID)
+	}{
+		"a deletion beside an inbox full of own posts": {ownPosts, remove},
+		"a deletion beside many pulled posts":          {pulledPosts, remove},
+		"an unfollow beside many pulled posts":         {pulledPosts, unfollow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := served(t)
+			n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+			reader, author, count := test.begin(n)
+			n.Must(n.World.Projector.Refill(t.Context(), reader))
+			n.settle()
+			n.agrees(reader, count, services.Exact)
+			post := n.Post(author)
+			// The post's own job has not run. Something else moves the version, and the count includes the post.
+			n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
+			before := n.feed(reader, count+1, services.Exact).Version
+			test.leave(n, reader, author, post)
+			n.settle()
+			if now := n.agrees(reader, count, services.Exact).Version; now <= before {
+				t.Errorf("version %s after %s", now, before)
+			}
+		})
+	}
+}
+
 // For a user who follows a single author with 300 or more new posts, the explanation has as many items as the count, although
 // the user's own posts are among the newest 300.
 func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {

@@ -131,6 +131,38 @@ func TestTheFloorOfARebuild(t *testing.T) {
 	})
 }
 
+// Where nodes may count in SQL, they may count a post that was not pushed. Its removal then has a new version, unless the post was
+// seen.
+func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
+	eachView(t, func(v view) {
+		all := posts(21, 40, counted)
+		pulled := FeedFacts{Entries: all, Pulled: []services.FollowedAuthor{{Author: 10, Since: 3}}}
+		for _, test := range []struct {
+			what   string
+			facts  FeedFacts
+			drop   bool
+			status redis.Status
+			count  string
+		}{
+			{"all posts in the inbox", FeedFacts{Entries: all}, false, redis.Same, "20"},
+			{"a post that counts below the floor", FeedFacts{Entries: all, Floor: 20, TrimmedCounted: 19}, false, redis.Applied, "20+"},
+			{"a pulled author", pulled, false, redis.Applied, "20"},
+			{"all posts in the inbox", FeedFacts{Entries: all}, true, redis.Same, "20"},
+			{"a pulled author", pulled, true, redis.Applied, "20"},
+		} {
+			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.build(test.facts)
+			if test.drop {
+				v.want("a drop with "+test.what, v.drop(other), test.status, test.count, slices.Clone(all)...)
+				continue
+			}
+			v.want("a deletion with "+test.what, v.delete(41), test.status, test.count, slices.Clone(all)...)
+			v.see(30)
+			v.want("of a seen post, with "+test.what, v.delete(10), redis.Same, "10", slices.Clone(all)...)
+		}
+	})
+}
+
 func TestMergingBelowTheFloorMarksTheCountAsALowerBound(t *testing.T) {
 	eachView(t, func(v view) {
 		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), redis.Applied, "0", posts(11, 20, listed)...)

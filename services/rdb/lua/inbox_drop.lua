@@ -17,5 +17,5 @@ for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
 end
 -- An entry of the author may have been trimmed while it still counted: only a refill can tell.
 local doubt = d.ft > mark(d)
-if removed == 0 and not doubt then return unchanged(KEYS[2], d) end
+if removed == 0 and not doubt and not countedInSQL(KEYS[1], d) then return unchanged(KEYS[2], d) end
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)
