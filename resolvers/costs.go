@@ -1,7 +1,6 @@
 package resolvers
 
 import (
-	"tidings/services/badge/source"
 	"tidings/services/devices"
 )
 
@@ -114,7 +113,7 @@ var Lists = map[string]int{
 	"AwayDigest.authors":                         3,
 	"AwayDigest.parts":                           100,
 	"BadgeChange.sources":                        10,
-	"BadgeExplanation.items":                     source.MostExplained,
+	"BadgeExplanation.items":                     100, // up to source.MostExplained, but hardly anybody has so many
 	"Badges.dots":                                100,
 	"DisplayPolicy.sources":                      10,
 	"Erasure.removed":                            100,
@@ -137,7 +136,7 @@ var Lists = map[string]int{
 	"Preferences.categories":                     100,
 	"SiteMessageBadges.types":                    100,
 	"UndoMarkAllReadPayload.notifications":       100,
-	"UserBadges.unread":                          100,
-	"Viewer.badgeExplained":                      100,
+	"UserBadges.unread":                          5, // a number in each of the sources, or of their parts, that have items with pages
+	"Viewer.badgeExplained":                      5, // the same
 	"Viewer.devices":                             devices.MaxDevices,
 }

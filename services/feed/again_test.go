@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/sql"
@@ -34,7 +32,7 @@ func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
 		ids, err := apply(ctx, tx)
 		if err == nil && !rolledBack {
 			rolledBack = true
-			err = &pgconn.PgError{Code: "40001"} // as if PostgreSQL preferred another transaction
+			err = sqltest.PostgresError("40001", "prefers another transaction")
 		}
 		return ids, err
 	}

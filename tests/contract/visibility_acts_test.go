@@ -18,7 +18,7 @@ const whatOthersDid = `query($p:ID!){
 		badges{total{value} notifications{total{value} like{value} follow{value}}}
 		notifications{nodes{category actorCount actors{key} causes{... on User{key}}}}
 		unseen:notifications(unseenOnly:true){nodes{category actorCount}}
-		badgeExplained{source part count{value} items{node{... on Notification{category actorCount actors{key} causes{... on User{key}}}}}}
+		badgeExplained{source part count{value} items{node{... on Notification{category actorCount actors{key} causes(first:1){... on User{key}}}}}}
 		awayDigest(since:"2020-01-01T00:00:00Z"){parts{source part count{value}}}
 	}}`
 

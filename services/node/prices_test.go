@@ -1,4 +1,4 @@
-package resolvers
+package node_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/graph"
+	"tidings/resolvers"
 	"tidings/services"
 	"tidings/transport"
 )
@@ -43,7 +44,7 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 	recorder := &priceRecorder{}
 	handler := transport.Handler(transport.Config{
 		Schema: graph.NewExecutableSchema(graph.Config{}), Identity: identity, Limits: recorder,
-		QueryCost: 1 << 30, Weights: Weights, Pages: Pages, Lists: Lists,
+		QueryCost: 1 << 30, Weights: resolvers.Weights, Pages: resolvers.Pages, Lists: resolvers.Lists,
 	})
 	return func(query string, variables map[string]any) int {
 		t.Helper()
@@ -99,7 +100,7 @@ func TestManyReadsAreRefused(t *testing.T) {
 // The operations that the program ships stay far below the limit.
 func TestReadyMadeOperationsAreCheap(t *testing.T) {
 	price := prices(t)
-	names, err := filepath.Glob("../web/operations/*.graphql")
+	names, err := filepath.Glob("../../web/operations/*.graphql")
 	if err != nil || len(names) < 50 {
 		t.Fatalf("%d operations: %v", len(names), err)
 	}
@@ -156,12 +157,12 @@ func TestEveryListWithoutASizeHasABound(t *testing.T) {
 				continue
 			}
 			name := kind.Name + "." + field.Name
-			if want[name] = true; Lists[name] == 0 {
+			if want[name] = true; resolvers.Lists[name] == 0 {
 				t.Errorf("%s has no bound", name)
 			}
 		}
 	}
-	for name := range Lists {
+	for name := range resolvers.Lists {
 		if !want[name] {
 			t.Errorf("%s is not a list without a size", name)
 		}
