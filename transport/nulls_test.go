@@ -35,7 +35,7 @@ func TestNeverNull(t *testing.T) {
 		`query($x: Int = 1) { ...F ...F } fragment F on Query { q { ...G } } fragment G on Query { q(n: $x) { a } }`: "x",
 		`query($x: [Int!] = [1]) { q(list: $x) { a } }`:                                                              "",
 	} {
-		doc, faults := gqlparser.LoadQuery(schema, text)
+		doc, faults := gqlparser.LoadQueryWithRules(schema, text, nil)
 		if faults != nil {
 			t.Fatalf("%s: %v", text, faults)
 		}
@@ -43,7 +43,7 @@ func TestNeverNull(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-	doc := gqlparser.MustLoadQuery(schema, `query A($x: Int = 1) { ...F } query B($x: Int! = 1) { ...F } fragment F on Query { q(n: $x) { a } }`)
+	doc := gqlparser.MustLoadQueryWithRules(schema, `query A($x: Int = 1) { ...F } query B($x: Int! = 1) { ...F } fragment F on Query { q(n: $x) { a } }`, nil)
 	if a, b := neverNull(doc.Operations[0]), neverNull(doc.Operations[1]); !slices.Equal(a, []string{"x"}) || len(b) > 0 {
 		t.Errorf("two operations with one fragment: %q and %q", a, b)
 	}
@@ -51,7 +51,7 @@ func TestNeverNull(t *testing.T) {
 
 func TestWrongNull(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `type Query { q(n: Int! = 1): Int }`})
-	operation := gqlparser.MustLoadQuery(schema, `query($x: Int = null, $y: Int = 1, $z: Int) { a: q(n: $x) b: q(n: $y) c: q(n: $z) }`).Operations[0]
+	operation := gqlparser.MustLoadQueryWithRules(schema, `query($x: Int = null, $y: Int = 1, $z: Int) { a: q(n: $x) b: q(n: $y) c: q(n: $z) }`, nil).Operations[0]
 	for _, test := range []struct {
 		variables map[string]any
 		wrong     string

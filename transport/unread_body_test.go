@@ -68,8 +68,8 @@ func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text := unfinished(test.start, test.lines)
-			if strings.Contains(text, reserved) {
-				text = strings.Replace(text, reserved, reserve(), 1)
+			if before, after, found := strings.Cut(text, reserved); found {
+				text = before + reserve() + after
 			}
 			status, err := sendAndRead(at, text)
 			if !strings.HasPrefix(status, test.status) || err != nil {
