@@ -108,7 +108,22 @@ func crash(t *testing.T, w *World, checks int) (died bool) {
 	// The leases of the dead worker end, and another node finds its jobs.
 	w.Clock.Advance(31 * time.Second)
 	w.Quiet(w.Another())
+	w.awaitRebuilds()
 	return ctx.died()
+}
+
+// awaitRebuilds waits for the rebuilds of the world's node. A worker that dies here leaves its rebuild running, unlike a process that
+// dies, and a view is not shown while it is rebuilt.
+func (w *World) awaitRebuilds() {
+	w.TB.Helper()
+	late := time.After(time.Minute)
+	for w.Projector.RebuildStats().Running > 0 {
+		select {
+		case <-late:
+			w.TB.Fatal("a rebuild still runs after a minute")
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Crash lets a worker die at any moment of a step, on new users each time. When its leases have expired another node finishes
