@@ -1312,7 +1312,7 @@ type Message struct {
 	Author User `json:"author"`
 	// The text, 1 to 5,000 characters; null if the message was recalled.
 	Body *string `json:"body,omitempty"`
-	// The time at which the message was sent. Later messages of a conversation have later times.
+	// The time at which the message was sent. No later message of a conversation has an earlier time; two may have the same one in milliseconds.
 	SentAt time.Time `json:"sentAt"`
 	// The members that the message mentions.
 	Mentions []User `json:"mentions"`

@@ -1,8 +1,6 @@
 package resolvers
 
-import (
-	"tidings/services/devices"
-)
+import "tidings/services/devices"
 
 // Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
 // time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
@@ -103,17 +101,17 @@ var Weights = map[string]int{
 // items, so its resolver must refuse a larger page: the client would not pay for the rest.
 var Pages = map[string]int{"Admin.export": maxExport}
 
-// Lists are the most items of the lists of objects whose arguments do not say how many. With a page below it, which is read for each
-// item, such a list costs as if it were full; otherwise it counts as 10 items at most, because its objects are read together. The
-// payload of a mutation with ids has at most one item for each of them; without ids, it has the newest. A test finds the lists
-// that are not here.
+// Lists are the lengths of full lists of objects whose arguments do not say how many they have: the most that a list can have, or
+// less where a comment says so. With a page below it, which is read for each item, such a list costs as if it were full; otherwise
+// it counts as 10 items at most, because its objects are read together. The payload of a mutation with ids has at most one item for
+// each of them; without ids, it has the newest. A test finds the lists that are not here.
 var Lists = map[string]int{
 	"Admin.hostCategories":                       100,
 	"Admin.webhooks":                             50,
 	"AwayDigest.authors":                         3,
 	"AwayDigest.parts":                           100,
 	"BadgeChange.sources":                        10,
-	"BadgeExplanation.items":                     100, // up to source.MostExplained, but hardly anybody has so many
+	"BadgeExplanation.items":                     100, // it can have source.MostExplained, but hardly anybody has so many
 	"Badges.dots":                                100,
 	"DisplayPolicy.sources":                      10,
 	"Erasure.removed":                            100,
@@ -136,7 +134,7 @@ var Lists = map[string]int{
 	"Preferences.categories":                     100,
 	"SiteMessageBadges.types":                    100,
 	"UndoMarkAllReadPayload.notifications":       100,
-	"UserBadges.unread":                          5, // a number in each of the sources, or of their parts, that have items with pages
+	"UserBadges.unread":                          5, // it has one for each number; few numbers have items with pages below
 	"Viewer.badgeExplained":                      5, // the same
 	"Viewer.devices":                             devices.MaxDevices,
 }

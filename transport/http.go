@@ -247,9 +247,9 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 }
 
 // negotiate chooses the media type of the answer: the type with the highest q, or the first of several with that q. It is plain JSON
-// without an Accept header, and "" if no type is possible or the header is too long. An event stream can be chosen only if the server has them. events reports
-// that the client accepts one, even if it prefers JSON: a subscription is then still answered with a stream. An element that cannot
-// be read is skipped, and parameters other than q are ignored.
+// without an Accept header, and "" if no type is possible or the header is too long. An event stream can be chosen only if the
+// server has them. events reports that the client accepts one, even if it prefers JSON: a subscription is then still answered with
+// a stream. An element that cannot be read is skipped, and parameters other than q are ignored.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
