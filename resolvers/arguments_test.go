@@ -13,7 +13,7 @@ import (
 // Every error names an argument that the client has sent, so that a front end can show the message beside the field.
 func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	a := newAPI(t)
-	conversation := a.talk("GROUP", "alice", "bob")
+	conversation := a.createConversation("GROUP", "alice", "bob")
 	message := a.say("alice", conversation)
 	beyond := message[:len(message)-1] + "9"
 	viewer, host := []services.Scope{services.ScopeViewer}, []services.Scope{services.ScopeIngest}

@@ -17,8 +17,8 @@ func TestVerbsAreIdempotent(t *testing.T) {
 		a.Named("bob")
 		post := a.publish("bob")
 		show := a.schedule("bob", time.Hour)
-		room := a.talk("ROOM", "bob", "carol")
-		message := a.say("alice", a.talk("GROUP", "alice", "bob"))
+		room := a.createConversation("ROOM", "bob", "carol")
+		message := a.say("alice", a.createConversation("GROUP", "alice", "bob"))
 		step := func(verb, field, id, shown string, changed bool) {
 			t.Helper()
 			input := fmt.Sprintf("%s: %q", field, id)
@@ -189,7 +189,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
-		group := a.talk("GROUP", "alice", "bob")
+		group := a.createConversation("GROUP", "alice", "bob")
 		message := a.say("bob", group)
 		steps := 0
 		does := func(verb, input string, want bool) {

@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// talk makes a conversation of its creator and others and returns its ID.
-func (a *api) talk(kind, creator string, others ...string) string {
+// createConversation makes a conversation of its creator and others and returns its ID.
+func (a *api) createConversation(kind, creator string, others ...string) string {
 	a.t.Helper()
 	a.Named(others...)
 	ids := []string{}
@@ -86,7 +86,7 @@ func (a *api) wantUnreadCounts(what, key, want string) {
 // Two unread messages from one conversation and three from another are five; after the first conversation is read, three remain.
 func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a := newAPI(t)
-	b, c := a.talk("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")
+	b, c := a.createConversation("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")
 	a.wantUnreadCounts("at first", "a", "0+0")
 	for range 2 {
 		a.say("b", b)
@@ -104,7 +104,7 @@ func TestUnreadIsSummedOverConversations(t *testing.T) {
 
 func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	a := newAPI(t)
-	group := a.talk("GROUP", "a", "b", "c")
+	group := a.createConversation("GROUP", "a", "b", "c")
 	a.Named("stranger")
 	first := a.say("b", group, "user:a", "user:stranger")
 	second := a.say("b", group)
@@ -145,7 +145,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 
 func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
 	a := newAPI(t)
-	group := a.talk("GROUP", "a", "b")
+	group := a.createConversation("GROUP", "a", "b")
 	a.say("b", group)
 	enter := `mutation($c: ID!) { enterConversation(input: {conversationId: $c}) { until badges { conversations { total { value } } } } }`
 	leave := `mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { badges { conversations { total { value } } } } }`
@@ -166,7 +166,7 @@ func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
 
 func TestMembersAlone(t *testing.T) {
 	a := newAPI(t)
-	group, room := a.talk("GROUP", "a", "b"), a.talk("ROOM", "a")
+	group, room := a.createConversation("GROUP", "a", "b"), a.talk("ROOM", "a")
 	message := a.say("a", group)
 	for _, id := range []string{group, message, room} {
 		if got := a.must("c", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node") != nil {
@@ -185,7 +185,7 @@ func TestMembersAlone(t *testing.T) {
 	a.say("b", group)
 	a.wantUnreadCounts("added", "c", "1+0")
 	a.mayRemove(map[string]bool{"a": true, "b": false, "c": false}, group)
-	a.mayRemove(map[string]bool{"a": false, "b": false}, a.talk("DIRECT", "a", "b"))
+	a.mayRemove(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
@@ -217,7 +217,7 @@ func (a *api) mayRemove(want map[string]bool, id string) {
 func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("d", "e", "f")
-	group, direct, room := a.talk("GROUP", "a", "b", "c"), a.talk("DIRECT", "a", "b"), a.talk("ROOM", "a")
+	group, direct, room := a.createConversation("GROUP", "a", "b", "c"), a.talk("DIRECT", "a", "b"), a.talk("ROOM", "a")
 	message, elsewhere := a.say("a", group), a.say("a", room)
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
 	a.Work(a.Fanout)
@@ -269,7 +269,7 @@ func TestListsOfConversationsArePaged(t *testing.T) {
 	a := newAPI(t)
 	want := []string{}
 	for i := range 5 {
-		id := a.talk("GROUP", "a", fmt.Sprint("u", i))
+		id := a.createConversation("GROUP", "a", fmt.Sprint("u", i))
 		a.say("a", id)
 		want = append([]string{id}, want...)
 	}

@@ -101,10 +101,10 @@ var Weights = map[string]int{
 // items, so its resolver must refuse a larger page: the client would not pay for the rest.
 var Pages = map[string]int{"Admin.export": maxExport}
 
-// Lists are the lengths of full lists of objects whose arguments do not say how many they have: the most that a list can have, or
-// less where a comment says so. With a page below it, which is read for each item, such a list costs as if it were full; otherwise
-// it counts as 10 items at most, because its objects are read together. The payload of a mutation with ids has at most one item for
-// each of them; without ids, it has the newest. A test finds the lists that are not here.
+// Lists are the greatest lengths of lists of objects whose length no argument gives, or less where a comment says so. If the selection
+// of such a list has a page, that page is read for each item, so the list costs as if it were full. Otherwise its objects are read
+// together, and it counts as 10 items at most. In the payload of a mutation with ids, the list counts one item for each ID; without ids
+// it counts as any other list. A test finds the lists that are missing here.
 var Lists = map[string]int{
 	"Admin.hostCategories":                       100,
 	"Admin.webhooks":                             50,

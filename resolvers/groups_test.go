@@ -81,14 +81,14 @@ var waysIn = []struct {
 	{"createConversation ROOM", "memberIds", false, func(a *api, adder string) answer { return a.create(adder, "ROOM", "bob") }},
 	{"createConversation DIRECT", "memberIds", true, func(a *api, adder string) answer { return a.create(adder, "DIRECT", "bob") }},
 	{"addMembers GROUP", "userIds", false, func(a *api, adder string) answer {
-		return a.add(adder, a.talk("GROUP", adder, "other"), "bob", "third")
+		return a.add(adder, a.createConversation("GROUP", adder, "other"), "bob", "third")
 	}},
-	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer { return a.add(adder, a.talk("ROOM", adder), "bob") }},
+	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer { return a.add(adder, a.createConversation("ROOM", adder), "bob") }},
 	{"ingest createConversation", "memberIds", false, func(a *api, adder string) answer {
 		return a.ingest(event{"createConversation": event{"as": "user:" + adder, "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	}},
 	{"ingest addMembers", "userIds", false, func(a *api, adder string) answer {
-		return a.ingest(event{"addMembers": event{"as": "user:" + adder, "conversationId": a.talk("ROOM", adder), "userIds": []string{"user:bob"}}})
+		return a.ingest(event{"addMembers": event{"as": "user:" + adder, "conversationId": a.createConversation("ROOM", adder), "userIds": []string{"user:bob"}}})
 	}},
 }
 
@@ -100,7 +100,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 		}
 		a.must("bob", `mutation { follow(input: {userId: "user:followee"}) { user { id } } }`, nil)
 		for _, adder := range []string{"stranger", "followee"} { // each has the one DIRECT conversation with bob already
-			a.talk("DIRECT", adder, "bob")
+			a.createConversation("DIRECT", adder, "bob")
 		}
 		for _, policy := range []struct {
 			name string
@@ -133,7 +133,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")
-		group, room := a.talk("GROUP", "alice", "bob"), a.talk("ROOM", "alice")
+		group, room := a.createConversation("GROUP", "alice", "bob"), a.talk("ROOM", "alice")
 		a.setGroupPolicy("bob", "NOBODY")
 		a.say("alice", group, "user:bob")
 		a.wantUnreadCounts("a member is mentioned by one who may not add them", "bob", "1+1")
@@ -155,12 +155,12 @@ func TestAnUnfollowedUserCannotAdd(t *testing.T) {
 		a.Named("alice", "bob")
 		a.about("bob", "follow", "user:alice")
 		a.setGroupPolicy("bob", "WHO_I_FOLLOW")
-		a.talk("GROUP", "alice", "bob")
+		a.createConversation("GROUP", "alice", "bob")
 		a.about("alice", "follow", "user:bob")
 		a.about("bob", "unfollow", "user:alice")
 		a.wantNoUser("only the adder follows", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 1)
 		a.about("bob", "follow", "user:alice")
-		a.talk("GROUP", "alice", "bob")
+		a.createConversation("GROUP", "alice", "bob")
 		a.about("bob", "block", "user:alice")
 		a.wantNoUser("a block", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 2)
 	})

@@ -288,7 +288,7 @@ func TestALateMessageIsRefused(t *testing.T) {
 // A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all
 // messages. A mark with a past time covers the messages up to that time. A mark made now covers the messages up to the newest one
 // that the user could have seen.
-func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
+func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
 		sent := func(ago time.Duration, title string) (id string) {

@@ -196,7 +196,7 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	a := newAPI(t)
 	var talks []string
 	for i := range 12 {
-		talks = append(talks, a.talk("DIRECT", "alice", fmt.Sprint("friend", i)))
+		talks = append(talks, a.createConversation("DIRECT", "alice", fmt.Sprint("friend", i)))
 	}
 	order := []int{7, 3, 11, 0, 9, 1, 5, 10, 2, 8, 4, 6}
 	for range 2 { // the second batch counts as later than the first, although the clock does not move

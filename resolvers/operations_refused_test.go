@@ -38,7 +38,7 @@ func ofUser(name string, in, other event) early {
 
 // earlyRequests cover the ways in which an input names a missing object: users, one and many, and refs of each type.
 func earlyRequests(s *story) []early {
-	group := s.talk("GROUP", "alice", "bob")
+	group := s.createConversation("GROUP", "alice", "bob")
 	conversation := func(s *story) {
 		s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
 	}

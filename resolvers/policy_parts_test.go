@@ -11,7 +11,7 @@ import (
 // the payload of a mutation after the policy has changed.
 func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	a := newAPI(t)
-	talk := a.talk("GROUP", "alice", "bob", "carol")
+	talk := a.createConversation("GROUP", "alice", "bob", "carol")
 	a.say("alice", talk, "user:bob")
 	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
 	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})

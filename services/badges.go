@@ -105,17 +105,17 @@ func Version(own, shared uint64) string {
 	return string(appendPadded(text, shared))
 }
 
-// versionDigits is enough for microseconds until the year 2286, and for staleMark.
+// versionDigits is enough for microseconds until the year 2286, and for staleBase.
 const versionDigits = 16
 
-// staleMark is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
-const staleMark = 9_000_000_000_000_000
+// staleBase is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
+const staleBase = 9_000_000_000_000_000
 
 // StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version with
 // the same own half, and older than the document's next version. Among such versions with one own half, the version with the
 // later time is newer; the zero time is the earliest.
 func StaleVersion(own uint64, at time.Time) string {
-	shared := uint64(staleMark)
+	shared := uint64(staleBase)
 	if !at.IsZero() {
 		// The time is in units of 10 us, so that the half keeps its 16 digits and its leading 9; callers keep two times 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
@@ -125,7 +125,7 @@ func StaleVersion(own uint64, at time.Time) string {
 
 // StaleHalf is the own half of a version that StaleVersion printed; stale is false for every other version.
 func StaleHalf(version string) (own uint64, stale bool) {
-	// The first digit of the shared half tells: all other sums stay below staleMark.
+	// The first digit of the shared half tells: all other sums stay below staleBase.
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
 		return 0, false
 	}

@@ -76,7 +76,7 @@ func (k kept) wants(want Act) {
 
 var pin = Act{Actor: "ann", Action: "pinAuthorMode", Target: "user:bob", Details: "HUGE"}
 
-func ended(outcome string) Act {
+func pinWithOutcome(outcome string) Act {
 	act := pin
 	act.Outcome = outcome
 	return act
@@ -97,15 +97,15 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 			{"no transaction", nil, Started, Done},
 		} {
 			err := k.Do(k.Ctx, pin, func(ctx context.Context) error {
-				k.wants(ended(Started))
+				k.wants(pinWithOutcome(Started))
 				err := errors.Join(k.writes(ctx, c.errs...)...)
-				k.wants(ended(c.during))
+				k.wants(pinWithOutcome(c.during))
 				return err
 			})
 			if (err == nil) != (c.then == Done) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			k.wants(ended(c.then))
+			k.wants(pinWithOutcome(c.then))
 			k.MustWrite(func(tx *sql.Tx) error {
 				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "DELETE FROM users WHERE number >= 1000"))
 				return err
@@ -125,7 +125,7 @@ func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 		if services.CodeOf(err) != services.Unavailable {
 			t.Error(err)
 		}
-		k.wants(ended("UNAVAILABLE"))
+		k.wants(pinWithOutcome("UNAVAILABLE"))
 	})
 }
 

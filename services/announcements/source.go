@@ -52,8 +52,8 @@ func (b Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	return nil
 }
 
-// Share is this node's list of announcements and dots.
-func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
+// SharedState is this node's list of announcements and dots.
+func (b Source) SharedState(ctx context.Context, now time.Time) (any, error) {
 	state, err := b.s.Memory.At(ctx, now)
 	if err != nil {
 		return nil, err

@@ -141,8 +141,8 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 // documents reads documents that are not older than this node's answers from SQL. Users who had such answers cost one
 // further round trip, once. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
-	// The fallback versions are also looked up before the documents are read: a version that a document passes during the read is
-	// forgotten when the documents arrive, although these may be older than that version.
+	// The versions are looked up before the read too, and not only after it: during the read another call may raise a document and
+	// forget its version, while the documents read here may be from before the raise.
 	before := s.answered(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"tidings/services/sql"
 )
 
-// visited lets a user read their badges, and writes the visit.
-func (n node) visited(user services.UserID) {
+// recordVisit lets a user read their badges, and writes the visit.
+func (n node) recordVisit(user services.UserID) {
 	n.TB.Helper()
 	n.read(user)
 	_, err := n.WriteVisits(n.TB.Context())
 	n.Must(err)
 }
 
-// refilled refills a user's inbox by a job.
-func (n node) refilled(user services.UserID) {
+// refill refills a user's inbox by a job.
+func (n node) refill(user services.UserID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, projector.RefillJob(user)) })
 	n.Quiet(n.World.Fanout)
@@ -33,15 +33,15 @@ func TestTheDigestIgnoresRefills(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.likedAuthor(0)
-		n.visited(reader)
+		n.recordVisit(reader)
 		monday := n.Clock.Now()
 		n.Clock.Advance(day)
 		n.Post(author)
 		n.Quiet(n.World.Fanout)
 		n.Clock.Advance(day)
-		n.refilled(reader)
+		n.refill(reader)
 		n.Clock.Advance(2 * day)
-		n.visited(reader)
+		n.recordVisit(reader)
 		digest, err := n.Digest(t.Context(), reader, time.Time{})
 		n.Must(err)
 		if digest.Since.After(monday) || brought(digest)["HOME_FEED"] != 1 {
@@ -54,9 +54,9 @@ func TestTheDigestIgnoresRefills(t *testing.T) {
 func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
 	n := served(t)
 	_, user := n.likedAuthor(0)
-	n.visited(user)
+	n.recordVisit(user)
 	n.Clock.Advance(5 * day)
-	n.refilled(user)
+	n.refill(user)
 	n.Clock.Advance(26 * day)
 	_, err := n.World.Projector.Janitor().RunOnce(t.Context())
 	n.Must(err)

@@ -94,7 +94,7 @@ func register(sources ...Source) sourceList {
 func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 	for _, one := range l {
 		if sharer, shares := one.(source.Sharer); shares {
-			return sharer.Share(ctx, now)
+			return sharer.SharedState(ctx, now)
 		}
 	}
 	return nil, nil

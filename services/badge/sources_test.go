@@ -26,7 +26,7 @@ type sharing struct{ displayPolicy }
 
 func (sharing) Name() string { return "sharing" }
 
-func (sharing) Share(context.Context, time.Time) (any, error) { return nil, nil }
+func (sharing) SharedState(context.Context, time.Time) (any, error) { return nil, nil }
 
 func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 	all := func() sourceList { return (&Service{}).newSources(sourcesOfFeatures()...) }

@@ -18,9 +18,9 @@ type Stream struct {
 // RegisterStream adds a stream to the streams that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all streams. It is
-// the part of the second half of a badge's version that time does not change. It is a sum and not a maximum, because each change
-// must raise it, in whatever order a node learns of the changes.
+// Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all streams. The shared
+// half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise it, in
+// whatever order a node learns of the changes.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {

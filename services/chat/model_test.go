@@ -210,8 +210,8 @@ func (w *world) recall(t *rapid.T) {
 	message.recalled = message.recalled || allowed
 }
 
-// come joins or quits.
-func (w *world) come(t *rapid.T) {
+// joinOrQuit adds a user, or lets one quit.
+func (w *world) joinOrQuit(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if member.in {
 		w.do(t, w.n.Quit(user, room.id), true)
@@ -287,7 +287,7 @@ func (w *world) compare(t *rapid.T) {
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,
-		"unread": w.unread, "recall": w.recall, "come or go": w.come, "mute": w.mute, "enter": w.enter, "leave": w.leave,
+		"unread": w.unread, "recall": w.recall, "come or go": w.joinOrQuit, "mute": w.mute, "enter": w.enter, "leave": w.leave,
 		"jobs again": w.again, "work": w.work, "work more": w.work, "time": w.pass, "compare": w.compare,
 	}
 	if w.flush != nil {

@@ -134,7 +134,8 @@ func (r *reference) chapter(file, title string) {
 	}
 }
 
-// fieldsIn are the fields that a file gives a type. A field in the file of the basics belongs to the chapter of its type.
+// fieldsIn returns the fields of a type that belong in the chapter of a file. A field from schema.graphqls belongs in its type's
+// chapter, unless moved says otherwise.
 func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	for _, field := range definition.Fields {
 		chapter := chapterOf(definition.Name+"."+field.Name, field.Position)

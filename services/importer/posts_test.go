@@ -38,8 +38,8 @@ func (im *importer) mustPosts(opts Options) Report {
 	return report
 }
 
-// feedOf is a user's own feed, the newest first: "body at time".
-func (im *importer) feedOf(key string) (lines []string) {
+// postsOf lists a user's posts in SQL, the newest first: "body at time".
+func (im *importer) postsOf(key string) (lines []string) {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
@@ -81,10 +81,10 @@ func TestImportedPosts(t *testing.T) {
 		}
 		check := func(bobs ...string) {
 			t.Helper()
-			if diff := cmp.Diff([]string{"three 09:30:00.007", "two 09:30:00.000", "one 09:30:00.000"}, im.feedOf("ann")); diff != "" {
+			if diff := cmp.Diff([]string{"three 09:30:00.007", "two 09:30:00.000", "one 09:30:00.000"}, im.postsOf("ann")); diff != "" {
 				t.Errorf("of ann (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(bobs, im.feedOf("bob")); diff != "" {
+			if diff := cmp.Diff(bobs, im.postsOf("bob")); diff != "" {
 				t.Errorf("of bob (-want +got):\n%s", diff)
 			}
 		}
@@ -152,7 +152,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 				t.Errorf("run %d: %d bad lines:\n%s", n, got.Bad, im.read(got.BadFile))
 			}
 			for _, author := range []string{"a0", "a1", "a2"} {
-				if diff := cmp.Diff(whole.feedOf(author), im.feedOf(opts.Prefix+author)); diff != "" {
+				if diff := cmp.Diff(whole.postsOf(author), im.postsOf(opts.Prefix+author)); diff != "" {
 					t.Errorf("run %d: the posts of %s (-want +got):\n%s", n, author, diff)
 				}
 			}
@@ -297,7 +297,7 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
 		got, err := im.posts(&publishing{im.db, t, 5}, Options{File: im.file("a.jsonl", text.String())})
-		if err != nil || got.New != 100 || len(im.feedOf("ann")) != 100 {
+		if err != nil || got.New != 100 || len(im.postsOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)
@@ -305,7 +305,7 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
 			t.Errorf("when it never ends: %v", err)
 		}
-		if posts := im.feedOf("ann"); len(posts) != 100 {
+		if posts := im.postsOf("ann"); len(posts) != 100 {
 			t.Errorf("%d posts of an import that did not come through", len(posts))
 		}
 	})
@@ -339,7 +339,7 @@ func TestOrderOfImportedPosts(t *testing.T) {
 		for _, one := range slices.Backward(all) {
 			want = append(want, one.body+" "+began.Add(time.Duration(one.ms)*time.Millisecond).Format("15:04:05.000"))
 		}
-		if diff := cmp.Diff(want, im.feedOf("ann")); diff != "" {
+		if diff := cmp.Diff(want, im.postsOf("ann")); diff != "" {
 			r.Fatalf("the feed (-want +got):\n%s", diff)
 		}
 	})

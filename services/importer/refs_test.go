@@ -114,8 +114,8 @@ func TestRefsAreClaimedMeanwhile(t *testing.T) {
 		}
 		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
 		got, err := im.posts(&claiming{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
-		if err != nil || got.New != 18 || got.NotNew != 2 || len(im.feedOf("ann")) != 18 {
-			t.Errorf("%+v, %v: %v", got, err, im.feedOf("ann"))
+		if err != nil || got.New != 18 || got.NotNew != 2 || len(im.postsOf("ann")) != 18 {
+			t.Errorf("%+v, %v: %v", got, err, im.postsOf("ann"))
 		}
 		holders, err := findRefs(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})
 		if err != nil || holders[postRef("k3")].Object.Number != 1000 || holders[postRef("k17")].Object.Number != 1002 || holders[postRef("k5")].Object.Number < 1000_000 {

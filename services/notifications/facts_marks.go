@@ -34,10 +34,10 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 // groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// readText marks as read the groups that meet the condition of an index. undo is the number of the mark, 0 for a mark that cannot
+// markReadText marks as read the groups that meet the condition of an index. undo is the number of the mark, 0 for a mark that cannot
 // be undone; undo_to keeps the previous read_to. unread_gen leaves out groups that were marked unread after the reader saw the
 // list.
-const readText = `
+const markReadText = `
 UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
 RETURNING category`
@@ -58,10 +58,10 @@ RETURNING notification_groups.category`)
 
 	// A mark of everything takes two statements. markUnreadRead marks the groups that are shown as unread; the versions of their
 	// categories rise.
-	markUnreadRead = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
+	markUnreadRead = sql.NewStatement("read all unread notifications", fmt.Sprintf(markReadText, `newest > read_to`))
 	// markUndoneRead marks the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again
 	// later counts as read.
-	markUndoneRead = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
+	markUndoneRead = sql.NewStatement("read all undone notifications", fmt.Sprintf(markReadText, `top > newest AND top > read_to`))
 
 	// With read_to 0 the whole group is unread, including causes that were read before.
 	markGroupUnread = sql.NewStatement("mark a notification unread", `

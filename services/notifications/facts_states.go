@@ -86,7 +86,7 @@ func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]
 	return readStates(ctx, db.Runner, st, of, db.Now())
 }
 
-// statesOf reads the states of some counters in their transaction, in the order of counters.
+// statesOf reads the states of counters that the transaction has locked. It sorts them by recipient and category.
 func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, error) {
 	list := make(sql.Rows, len(counters))
 	for i, key := range counters {

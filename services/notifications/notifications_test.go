@@ -100,8 +100,8 @@ func (n node) liking(user services.UserID, id services.PostID, change func(conte
 	}}
 }
 
-// must runs a command and all jobs that follow from it.
-func (n node) must(cmd *jobs.Command) {
+// doWithJobs runs a command and all jobs that follow from it.
+func (n node) doWithJobs(cmd *jobs.Command) {
 	n.TB.Helper()
 	n.Must(n.do(cmd))
 	n.Quiet(n.Fanout)
@@ -140,11 +140,11 @@ func TestLikesOfOnePostAreOneGroup(t *testing.T) {
 		users := n.Users(4)
 		author := users[0]
 		first, second := n.Post(author), n.Post(author)
-		n.must(n.like(users[1], first))
+		n.doWithJobs(n.like(users[1], first))
 		n.wants(author, "a like", 1)
-		n.must(n.like(users[2], first))
+		n.doWithJobs(n.like(users[2], first))
 		n.wants(author, "another's like of the same post", 1)
-		n.must(n.like(users[3], second))
+		n.doWithJobs(n.like(users[3], second))
 		n.wants(author, "a like of another post", 2)
 		n.wants(users[1], "for who liked", 0)
 	})
@@ -157,13 +157,13 @@ func TestRepeatedLikesAndUnlikes(t *testing.T) {
 		author, liker := users[0], users[1]
 		post := n.Post(author)
 		for range 3 {
-			n.must(n.like(liker, post))
+			n.doWithJobs(n.like(liker, post))
 			n.wants(author, "liked", 1)
 			again := n.like(liker, post)
 			if err := n.do(again); err != nil || again.Changed() {
 				t.Errorf("liked twice: %v, changed %t", err, again.Changed())
 			}
-			n.must(n.unlike(liker, post))
+			n.doWithJobs(n.unlike(liker, post))
 			n.wants(author, "unliked", 0)
 			again = n.unlike(liker, post)
 			if err := n.do(again); err != nil || again.Changed() {
@@ -196,11 +196,11 @@ func TestALikeThatComesBackIsNotNew(t *testing.T) {
 		users := n.Users(2)
 		author, liker := users[0], users[1]
 		post := n.Post(author)
-		n.must(n.like(liker, post))
-		n.must(n.seen(author, nil, 0))
+		n.doWithJobs(n.like(liker, post))
+		n.doWithJobs(n.seen(author, nil, 0))
 		n.wants(author, "seen", 0)
-		n.must(n.unlike(liker, post))
-		n.must(n.like(liker, post))
+		n.doWithJobs(n.unlike(liker, post))
+		n.doWithJobs(n.like(liker, post))
 		n.wants(author, "the same like again", 0)
 	})
 }
@@ -210,8 +210,8 @@ func TestALikeOfADeletedPostDoesNotCount(t *testing.T) {
 		users := n.Users(3)
 		author := users[0]
 		post, other := n.Post(author), n.Post(author)
-		n.must(n.like(users[1], post))
-		n.must(n.like(users[1], other))
+		n.doWithJobs(n.like(users[1], post))
+		n.doWithJobs(n.like(users[1], other))
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			if _, _, err := posts.Delete(ctx, tx, post); err != nil {
 				return err
@@ -234,20 +234,20 @@ func TestSeenUpToAPosition(t *testing.T) {
 		author, liker := users[0], users[1]
 		var places []services.PostID
 		for range 3 {
-			n.must(n.like(liker, n.Post(author)))
+			n.doWithJobs(n.like(liker, n.Post(author)))
 			places = append(places, n.Document(author).Notifications[0].Newest)
 		}
 		for _, look := range []struct {
 			upTo services.PostID
 			left int
 		}{{places[0], 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
-			n.must(n.seen(author, []services.Category{services.CategoryLike}, look.upTo))
+			n.doWithJobs(n.seen(author, []services.Category{services.CategoryLike}, look.upTo))
 			n.wants(author, "seen up to "+look.upTo.String(), look.left)
 		}
 		if err := n.do(n.seen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
 			t.Errorf("beyond the newest: %v", err)
 		}
-		n.must(n.like(liker, n.Post(author)))
+		n.doWithJobs(n.like(liker, n.Post(author)))
 		n.wants(author, "a like after the look", 1)
 	})
 }
@@ -256,7 +256,7 @@ func TestSeenUpToAPosition(t *testing.T) {
 func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
-		n.must(n.like(users[1], n.Post(users[0])))
+		n.doWithJobs(n.like(users[1], n.Post(users[0])))
 		cmd := n.seen(users[0], nil, 0)
 		n.Must(n.do(cmd))
 		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || cmd.ViewsStale() {
@@ -271,11 +271,11 @@ func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
-		n.must(n.seen(users[1], nil, 0))
+		n.doWithJobs(n.seen(users[1], nil, 0))
 		n.wants(users[1], "nothing to see", 0)
-		n.must(n.like(users[1], n.Post(users[0])))
+		n.doWithJobs(n.like(users[1], n.Post(users[0])))
 		twice := []services.Category{services.CategoryLike, services.CategoryLike}
-		n.must(n.seen(users[0], twice, 0))
+		n.doWithJobs(n.seen(users[0], twice, 0))
 		n.wants(users[0], "seen", 0)
 		if twice[0] != services.CategoryLike || len(twice) != 2 {
 			t.Error("the caller's list was changed")

@@ -76,9 +76,9 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 		author := users[0]
 		posts := n.Posts(author, 2)
 		n.likeHeldBack(users[1], posts[:1])
-		n.must(n.like(users[2], posts[0]))
+		n.doWithJobs(n.like(users[2], posts[0]))
 		at := n.listed(author, 1)[0].At
-		n.must(n.like(users[3], posts[1]))
+		n.doWithJobs(n.like(users[3], posts[1]))
 		n.Quiet(n.Fanout)
 		list := n.listed(author, 10)
 		if got := subjects(list); !slices.Equal(got, []services.PostID{posts[1], posts[0]}) {
@@ -95,17 +95,17 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {
-			n.must(n.seen(user, nil, max(first.Place, first.Reach)))
+			n.doWithJobs(n.seen(user, nil, max(first.Place, first.Reach)))
 		},
 		"read": func(n node, user services.UserID, first Notification) {
 			op, err := n.service.MarkRead(user, Reading{UpTo: max(first.Place, first.Reach)})
 			n.Must(err)
-			n.must(op)
+			n.doWithJobs(op)
 		},
 		"all read": func(n node, user services.UserID, first Notification) {
 			op, err := n.service.MarkAllRead(user, max(first.Place, first.Reach), "")
 			n.Must(err)
-			n.must(op)
+			n.doWithJobs(op)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

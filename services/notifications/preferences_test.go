@@ -13,7 +13,7 @@ func (n node) set(user services.UserID, change PreferenceChange) (changed bool) 
 	n.TB.Helper()
 	cmd, err := n.service.SetPreference(user, services.CategoryLike, change)
 	n.Must(err)
-	n.must(cmd)
+	n.doWithJobs(cmd)
 	return cmd.Changed()
 }
 
@@ -32,8 +32,8 @@ func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		author := users[0]
-		n.must(n.like(users[1], n.Post(author)))
-		n.must(n.like(users[1], n.Post(author)))
+		n.doWithJobs(n.like(users[1], n.Post(author)))
+		n.doWithJobs(n.like(users[1], n.Post(author)))
 		off, dot, counted := services.CategoryOff, services.CategoryDot, services.CategoryCounted
 		for _, step := range []struct {
 			mode    services.CategoryMode

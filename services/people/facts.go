@@ -80,7 +80,8 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	}
 	fresh, missing := lacking(keys, numbers)
 	if missing {
-		// The keys are read under the lock: an erasure that began before is seen, and one that begins now finds no row of these keys.
+		// Erasures are looked up under the lock. One that has begun is seen here. One that begins now finds no user with a fresh key, and
+		// so does not begin.
 		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}

@@ -89,7 +89,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 // find checks our keys among the given ones, in one round trip. It asks Redis only for the facts that decide: an expiry, a length,
 // and whether a document exists. The answers are in the order of the keys, one or two for each.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
-	// Foreign keys count too: the walk's pace and progress are measured in all keys of Redis.
+	// Keys that are not ours count too: the walk's pace and progress are measured in all keys of Redis.
 	found.Keys = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {

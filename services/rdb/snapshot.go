@@ -201,7 +201,7 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields reads the fields that only scripts read, and reports whether all of them are there.
+// ownFields parses the fields that only the scripts use beside this read, and reports whether all of them are there and valid.
 func (s *Snapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64

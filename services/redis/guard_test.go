@@ -35,7 +35,7 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	g.end(early, true, false)
 	admitted(false)
 	clock.Move(guardPause)
-	g.end(late, true, false) // it began before the trip: reads in its batch must not wait again, as the probe
+	g.end(late, true, false) // it began before the trip, and its time-out starts a pause too: a read of its batch must not become the probe
 	admitted(false)
 	clock.Move(guardPause - 1)
 	admitted(false)

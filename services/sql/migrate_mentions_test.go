@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Mentions from before the column are mentions since the publication, and so are those of a node of the version before.
+// A mention that was written before the column since existed, or by a node that does not know the column, has since 0: the post has
+// mentioned the user since it was published.
 func TestMentionsOfOldTablesAreSinceThePublication(t *testing.T) {
 	for name, url := range map[string]string{
 		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),

@@ -59,8 +59,8 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 	return s.rebuild(ctx, []View{view})
 }
 
-// reconcileItem makes an item in Redis agree with the facts: it is added at its time, or removed and then read again. A missing view stays
-// missing: its next reader builds it.
+// reconcileItem makes one item of a view in Redis agree with the facts. It adds the item with its time, or removes it and then reads SQL
+// once more, in case the item has come back. A missing view stays missing: its next reader builds it.
 func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
 	// at is valid only if stands is true: the item is in the view.
 	type fact struct {

@@ -72,7 +72,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 		Body   string `json:"body"`
 	}
 	return writeFile(filepath.Join(folder, "posts.jsonl"), func(out io.Writer) error {
-		// Posts are in the order of their times, as Tidings lists them.
+		// The oldest post comes first: of two posts of one millisecond, the later line becomes the newer post.
 		posts, err := list(ctx, store, func(row *sql.Rows, into *post) error {
 			var id int64
 			err := row.Scan(&id, &into.Author, &into.At, &into.Body)

@@ -51,9 +51,9 @@ func (m Moment) Today() int64 { return services.DayOf(m.Risen) }
 
 // Sharer is a source with state that all users share. At most one source implements it.
 type Sharer interface {
-	// Share returns the state at a moment. It is called before the documents are read, so that no document is older than the
+	// SharedState returns the state at a moment. It is called before the documents are read, so that no document is older than the
 	// state shown with it.
-	Share(ctx context.Context, now time.Time) (any, error)
+	SharedState(ctx context.Context, now time.Time) (any, error)
 }
 
 // Ager is a source whose count in a document includes items that have become too old since: Redis counted them as of a day,

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The constants are the shape of a set. Two of three sentinels decide that a master is dead.
+// A set is a master, a replica and three sentinels, of which two must agree that the master is dead.
 const (
 	sentinels        = 3
-	sentinelDeadline = 15 * time.Second
+	sentinelDeadline = 15 * time.Second // how long a test waits for them
 	masterName       = "tidings"
 )
 
