@@ -86,7 +86,7 @@ func (a *api) wantUnreadCounts(what, key, want string) {
 // Two unread messages from one conversation and three from another are five; after the first conversation is read, three remain.
 func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a := newAPI(t)
-	b, c := a.createConversation("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")
+	b, c := a.createConversation("DIRECT", "a", "b"), a.createConversation("DIRECT", "c", "a")
 	a.wantUnreadCounts("at first", "a", "0+0")
 	for range 2 {
 		a.say("b", b)
@@ -166,7 +166,7 @@ func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
 
 func TestMembersAlone(t *testing.T) {
 	a := newAPI(t)
-	group, room := a.createConversation("GROUP", "a", "b"), a.talk("ROOM", "a")
+	group, room := a.createConversation("GROUP", "a", "b"), a.createConversation("ROOM", "a")
 	message := a.say("a", group)
 	for _, id := range []string{group, message, room} {
 		if got := a.must("c", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node") != nil {
@@ -217,7 +217,7 @@ func (a *api) mayRemove(want map[string]bool, id string) {
 func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("d", "e", "f")
-	group, direct, room := a.createConversation("GROUP", "a", "b", "c"), a.talk("DIRECT", "a", "b"), a.talk("ROOM", "a")
+	group, direct, room := a.createConversation("GROUP", "a", "b", "c"), a.createConversation("DIRECT", "a", "b"), a.createConversation("ROOM", "a")
 	message, elsewhere := a.say("a", group), a.say("a", room)
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
 	a.Work(a.Fanout)

@@ -83,7 +83,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 	post, _ := a.everything()
 	show, mine := a.schedule("bob", time.Hour), a.schedule("alice", time.Hour)
 	other := a.schedule("alice", 2*time.Hour)
-	group, room := a.createConversation("GROUP", "alice", "bob"), a.talk("ROOM", "bob", "carol")
+	group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "bob", "carol")
 	message, hers := a.say("bob", group), a.say("alice", group)
 	a.ingest(event{"sendSiteMessage": event{"title": "t", "to": []string{"user:alice"}}}, event{"publishAnnouncement": event{"title": "t"}}, event{"raiseDot": event{"name": "shop"}})
 	notification := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")[0]

@@ -133,7 +133,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")
-		group, room := a.createConversation("GROUP", "alice", "bob"), a.talk("ROOM", "alice")
+		group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "alice")
 		a.setGroupPolicy("bob", "NOBODY")
 		a.say("alice", group, "user:bob")
 		a.wantUnreadCounts("a member is mentioned by one who may not add them", "bob", "1+1")
