@@ -3,9 +3,7 @@ package resolvers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -111,5 +109,5 @@ func isOurs(code string) bool { return slices.Contains(services.Codes, services.
 
 // Recover turns a panic into an internal error, so that one answer is lost and not the process. The stack is for the log.
 func Recover(_ context.Context, panicked any) error {
-	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+	return services.Panicked(panicked)
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"tidings/services"
@@ -181,7 +180,7 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 	if err := s.call(fns[0], tx); err != nil {
 		return end(err)
 	}
-	if err := tx.runEnds(ctx); err != nil {
+	if err := s.call(func(tx *Tx) error { return tx.runEnds(ctx) }, tx); err != nil {
 		return end(err)
 	}
 	// After a lost connection it is unknown whether the transaction was committed. UNAVAILABLE does not say either.
@@ -259,6 +258,6 @@ func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 
 // panicked logs a panic with its stack, and is the error that the caller gets instead.
 func (s *DB) panicked(cause any) error {
-	s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
+	s.log.Error("a write panicked", "error", services.Panicked(cause))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
 }

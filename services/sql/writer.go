@@ -325,7 +325,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
 		// The ends run without a deadline: they belong to all functions of the request.
-		if err := tx.runEnds(context.WithoutCancel(r.ctx)); err != nil {
+		ends := func(tx *Tx) error { return tx.runEnds(context.WithoutCancel(r.ctx)) }
+		if err := w.store.call(ends, tx); err != nil {
 			fail(err)
 			return true
 		}
