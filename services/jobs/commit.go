@@ -100,7 +100,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
 					continue
 				}
-				if err := cmd.update()(ctx); err != nil {
+				if err := e.updateViews(ctx, cmd.update()); err != nil {
 					cmd.stale = true
 					e.stale.note(cmd)
 					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
@@ -110,4 +110,16 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		})
 	}
 	_ = group.Wait() // failures are logged above, and the jobs make up for them
+}
+
+// updateViews runs an update of an actor's views. A panic is an error of the update alone: its command is committed, and the job does
+// the same work.
+func (e *Engine) updateViews(ctx context.Context, update func(context.Context) error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = services.Panicked(cause)
+			e.log.Error("an update of the actor's own view panicked", "error", err)
+		}
+	}()
+	return update(ctx)
 }

@@ -234,7 +234,7 @@ func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
 		return change, nil
 	}
 	// An engine that does not answer is asked again at the next beat. Any other error means a job that nobody can read.
-	users, everyone, err := kind.Changes.users(ctx, job)
+	users, everyone, err := kind.Changes.usersOf(ctx, job)
 	if services.IsUnavailable(err) {
 		return affected{}, fmt.Errorf("users whose counts a job changes: %w", err)
 	}

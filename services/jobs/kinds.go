@@ -29,13 +29,30 @@ type Kind struct {
 	Class Class
 
 	// Each runs one job, Batch runs all jobs that were claimed together and returns an outcome for each; a kind has one of
-	// the two. The outcome ErrFinished means that the job has removed itself from the queue.
+	// the two. The outcome ErrFinished means that the job has removed itself from the queue. A panic is a failure of the job; after
+	// a panic of Batch, each of its jobs runs alone.
 	Each  func(ctx context.Context, job Job) error
 	Batch func(ctx context.Context, jobs []Job) (outcomes []error)
 
 	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because
 	// the counts of a dead node's job would then be shown as exact.
 	Changes Changes
+}
+
+// each runs one job. A panic is a failure of the job: a bug in one kind must not end the process, which runs all others.
+func (k Kind) each(ctx context.Context, job Job) (outcome error) {
+	defer services.Recover(&outcome)
+	return k.Each(ctx, job)
+}
+
+// batch runs jobs together. An error means that their outcomes are unknown, because of a panic or of another bug in the kind.
+func (k Kind) batch(ctx context.Context, jobs []Job) (outcomes []error, err error) {
+	defer services.Recover(&err)
+	outcomes = k.Batch(ctx, jobs)
+	if len(outcomes) != len(jobs) {
+		return nil, fmt.Errorf("the kind returned %d outcomes for %d jobs", len(outcomes), len(jobs))
+	}
+	return outcomes, nil
 }
 
 // Changes are the counts in documents that jobs of a kind change.
@@ -49,6 +66,12 @@ type Changes struct {
 // UsersOf lists the users whose counts a job changes. everyone is true if the job may concern all users, or if listing them
 // would take longer than the job itself.
 type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
+
+// usersOf lists the users of a job. A panic is an error.
+func (c Changes) usersOf(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error) {
+	defer services.Recover(&err)
+	return c.users(ctx, job)
+}
 
 // CountsOf states that jobs of a kind change the counts of these sources, for the users that a job names.
 func CountsOf(users UsersOf, sources ...services.Source) Changes {

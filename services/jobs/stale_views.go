@@ -187,14 +187,12 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 		return stale
 	}
 	done := make(map[string]*update, len(updates))
-	// Deferred: after a panic in an update, the user must not be left with a try that never ends.
-	defer func() { stale = e.stale.settle(user, done) }()
 	for kind, one := range updates {
-		if err := one.run(ctx); err != nil {
+		if err := e.updateViews(ctx, one.run); err != nil {
 			e.log.Debug("the actor's own view is still not updated", "error", err)
 			break
 		}
 		done[kind] = one
 	}
-	return true
+	return e.stale.settle(user, done)
 }

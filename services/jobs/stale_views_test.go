@@ -85,14 +85,9 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 	}
 	n.must(n.commit(o))
 	panics = true
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		n.ViewsStale(t.Context(), 1)
-	}()
+	if !n.ViewsStale(t.Context(), 1) {
+		t.Error("after a panic the views count as up to date")
+	}
 	panics = false
 	n.ViewsStale(t.Context(), 1)
 	if calls != 3 {

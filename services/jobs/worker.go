@@ -165,7 +165,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		default:
 			group.Go(func() error {
 				ctx, span := trace.StartFrom(inheritAhead(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
-				outcomes[i] = e.noted(kind.Each(ctx, job))
+				outcomes[i] = e.noted(kind.each(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
 			})
@@ -192,13 +192,31 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	span.Count(len(batch))
 	var failed error
 	// All of the jobs have one span, which fails with the last failure.
-	for k, outcome := range e.kinds[name].Batch(ctx, batch) {
+	for k, outcome := range e.outcomesOf(ctx, e.kinds[name], batch) {
 		settle(k, outcome)
 		if outcome != nil && outcome != ErrFinished {
 			failed = outcome
 		}
 	}
 	endSpan(span, failed)
+}
+
+// outcomesOf runs jobs of one kind together. A panic does not say which job is at fault, so each then runs alone: the others must not
+// count its failures.
+func (e *Engine) outcomesOf(ctx context.Context, kind Kind, batch []Job) []error {
+	outcomes, err := kind.batch(ctx, batch)
+	if err == nil {
+		return outcomes
+	}
+	if len(batch) == 1 {
+		return []error{err}
+	}
+	e.log.Error("jobs failed together; each of them runs alone", "kind", kind.Name, "jobs", len(batch), "error", err)
+	outcomes = make([]error, len(batch))
+	for i := range batch {
+		outcomes[i] = e.outcomesOf(ctx, kind, batch[i:i+1])[0]
+	}
+	return outcomes
 }
 
 // endSpan ends the span of a job; a job that has removed itself has succeeded.

@@ -1,0 +1,141 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// lockedText is a log that several workers write.
+type lockedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedText) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// logged returns the settings of a node whose log is kept, and the log.
+func logged() (settings func(*jobs.Config), log *lockedText) {
+	log = &lockedText{}
+	return func(cfg *jobs.Config) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) }, log
+}
+
+// A job that panics fails like one that returns an error: it is tried again later, and is dead after the usual number of tries. The
+// other jobs of the claim are done, and the log has the kind and the stack.
+func TestAPanicFailsItsJobAlone(t *testing.T) {
+	settings, log := logged()
+	tries, painted := 0, 0
+	n := small(t, settings,
+		does("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
+		does("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
+	n.enqueue(jobs.Keyed("explode", ""), jobs.Keyed("paint", ""))
+	for try := 1; try <= jobs.MaxTries; try++ {
+		if waiting, dead := n.left(); try > 1 && (waiting != 1 || dead != 0) {
+			t.Fatalf("after %d tries, %d jobs wait and %d are dead", tries, waiting, dead)
+		}
+		claimed, err := n.Workers(1)[0].RunOnce(t.Context())
+		n.must(err)
+		if claimed == 0 || tries != try {
+			t.Fatalf("%d jobs were claimed, %d tries made, want %d", claimed, tries, try)
+		}
+		if claimed, err = n.Workers(1)[0].RunOnce(t.Context()); claimed != 0 || err != nil {
+			t.Fatalf("it is tried again at once: %d, %v", claimed, err)
+		}
+		n.clock.advance(time.Minute)
+	}
+	if waiting, dead := n.left(); waiting != 0 || dead != 1 || painted != 1 {
+		t.Errorf("%d jobs wait, %d are dead, the other ran %d times", waiting, dead, painted)
+	}
+	for _, word := range []string{"kind=explode", "while it works", "TestAPanicFailsItsJobAlone"} {
+		if !strings.Contains(log.String(), word) {
+			t.Errorf("the log has no %q:\n%s", word, log)
+		}
+	}
+}
+
+// A panic of jobs that run together fails only the job that panics alone too.
+func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
+	settings, log := logged()
+	var done []string
+	n := small(t, settings, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+		for _, job := range batch {
+			if job.Key == "bad" {
+				panic("while it works")
+			}
+		}
+		for _, job := range batch {
+			done = append(done, job.Key)
+		}
+		return make([]error, len(batch))
+	}})
+	n.enqueue(jobs.Keyed("paint", "a"), jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "c"))
+	_, err := n.Workers(1)[0].RunOnce(t.Context())
+	n.must(err)
+	slices.Sort(done)
+	if waiting, dead := n.left(); waiting != 1 || dead != 0 || !slices.Equal(done, []string{"a", "c"}) {
+		t.Errorf("%d jobs wait, %d are dead, %v are done", waiting, dead, done)
+	}
+	if strings.Count(log.String(), "job failed") != 1 || !strings.Contains(log.String(), "key=bad") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// A batch that returns too few outcomes is a bug of its kind: its jobs fail, and the process goes on.
+func TestABatchWithoutOutcomesFails(t *testing.T) {
+	n := small(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+		return make([]error, len(batch)+1)
+	}})
+	n.enqueue(jobs.Keyed("paint", "a"), jobs.Keyed("paint", "b"))
+	_, err := n.Workers(1)[0].RunOnce(t.Context())
+	n.must(err)
+	if waiting, dead := n.left(); waiting != 2 || dead != 0 {
+		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
+	}
+}
+
+// A panic in the update of the actor's views leaves the update to the job: the command has succeeded.
+func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
+	n := small(t, nil, does("paint", nothing))
+	c := &jobs.Command{
+		Actor:       services.UserID(1),
+		Apply:       func(context.Context, *sql.Tx) ([]string, error) { return nil, nil },
+		AfterCommit: func(context.Context) error { panic("while it updates") },
+	}
+	if errs := n.Commit(t.Context(), c); errs[0] != nil || !c.ViewsStale() {
+		t.Errorf("%v, the views are stale: %v", errs[0], c.ViewsStale())
+	}
+}
+
+// If a kind panics while it lists the users of a job, the job may concern anybody, and the heartbeat goes on.
+func TestAPanicWhileUsersAreListedConcernsEverybody(t *testing.T) {
+	e := &engine{away: true, check: func() { panic("while it lists") }}
+	n := newNode(t, sqltest.SQLite(t), "here", nil, e.kinds()...)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	n.enqueue(jobs.Keyed("paint", "1"))
+	n.tries(heart, true)
+	n.tries(heart, true)
+	if n.Behind(2)["RED"].IsZero() {
+		t.Error("no count of another user is behind")
+	}
+}
