@@ -2,9 +2,15 @@ package engines
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +73,87 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 		t.Errorf("the watch ended with %v", err)
 	}
 	b.write(big)
+}
+
+// A disk with room for a page or two refuses writes as long as it is so full: a test write that fits would make the node ready, and
+// the next write of a user would fail. Once there is room, the test write succeeds, and takes none of it.
+func TestAlmostFullDiskRefusesWrites(t *testing.T) {
+	const free = 24 << 10
+	t.Run("sqlite", func(t *testing.T) {
+		folder, url := t.TempDir(), sqltest.SQLite(t)
+		if !sqltest.SmallDisk(t, folder, "16m") {
+			return
+		}
+		text, err := os.ReadFile(strings.TrimPrefix(url, "sqlite:"))
+		path := filepath.Join(folder, "tidings.db")
+		if err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		almostFull(t, "sqlite:"+path, folder, free)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		if url, folder := sqltest.NewServer(t).DatabaseOnSmallDisk(t, "64m"); folder != "" {
+			almostFull(t, url, folder, free)
+		}
+	})
+}
+
+// almostFull tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
+func almostFull(t *testing.T, url, folder string, free int64) {
+	s := sqltest.Open(t, sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	defer func() { _ = s.Close() }() // before the disk goes
+	body := make([]byte, 256<<10)
+	_, _ = rand.Read(body)
+	id := services.PostID(0)
+	put := func() error {
+		id++
+		return s.Write(t.Context(), func(tx *sql.Tx) error { return putPost(t.Context(), tx, 1, id, hex.EncodeToString(body)) })
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	must(s.EmptyLog(t.Context()))(t)
+	release := sqltest.FillDisk(t, folder, free)
+	for try := range 5 {
+		coded(t, put(), services.Unavailable)
+		if err := s.CheckWrites(t.Context()); err == nil || !s.RefusesWrites() {
+			t.Fatalf("try %d: %v, writes are refused: %v; the next write fails", try, err, s.RefusesWrites())
+		}
+	}
+	release()
+	before := must(freeOf(folder))(t)
+	if err := s.CheckWrites(t.Context()); err != nil || s.RefusesWrites() {
+		t.Fatalf("with room again: %v, writes are refused: %v", err, s.RefusesWrites())
+	}
+	if after := must(freeOf(folder))(t); after+64<<10 < before {
+		t.Errorf("the test write took %d bytes", before-after)
+	}
+	if err := put(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where the user may not create tables, the test write alone decides: such a node must not stay unready for ever.
+func TestWritesAreAcceptedAgainWithoutGrowth(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	b.write(func(tx *sql.Tx) error { return execute(b.ctx, tx, "CREATE TABLE tidings_growth (value INT)") })
+	refused := sqltest.PostgresError("53100", "no space")
+	if err := b.Write(b.ctx, func(*sql.Tx) error { return refused }); err == nil || !b.RefusesWrites() {
+		t.Fatalf("%v, writes are refused: %v", err, b.RefusesWrites())
+	}
+	if err := b.CheckWrites(b.ctx); err != nil || b.RefusesWrites() {
+		t.Errorf("%v, writes are refused: %v", err, b.RefusesWrites())
+	}
+}
+
+// freeOf returns the free bytes of a folder's file system.
+func freeOf(folder string) (int64, error) {
+	var at syscall.Statfs_t
+	err := syscall.Statfs(folder, &at)
+	return int64(at.Bavail) * int64(at.Bsize), err
 }
 
 func TestErrorsThatMeanRefusedWrites(t *testing.T) {

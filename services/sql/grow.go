@@ -1,0 +1,89 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"tidings/services"
+)
+
+// On a disk that is all but full, a write that fits into an existing page succeeds, and the next write of a user needs a new page and
+// fails. So a node that was refused asks for growth: room for many writes, which is given back at once.
+
+// The statements of the growth, by 1 MiB. Both make a table that nobody else ever sees, because its transaction is rolled back. On
+// PostgreSQL the file of a table grows with each page, before anything is committed. UNLOGGED keeps the rows out of PostgreSQL's own
+// log, which would not give them back. A row takes 36 bytes.
+const (
+	growPostgres = `CREATE UNLOGGED TABLE tidings_growth AS SELECT value FROM generate_series(1, 30000) AS value`
+	growSQLite   = `CREATE TABLE tidings_growth (value BLOB); INSERT INTO tidings_growth VALUES (zeroblob(1048576))`
+)
+
+// growPragmas make SQLite write changed pages to its log before the commit: ten pages are all that it may hold.
+var growPragmas = []string{"cache_size(10)", "busy_timeout(50)", "temp_store(MEMORY)"}
+
+// errGrown ends the transaction of a growth that succeeded.
+var errGrown = errors.New("the growth is given back")
+
+// grow checks that the database can grow. What grew is free again when it returns, whether it succeeded or not.
+func (s *DB) grow(ctx context.Context) error {
+	if s.Dialect == SQLite {
+		return s.growLog(ctx)
+	}
+	err := s.Write(ctx, func(tx *Tx) error {
+		if _, err := tx.db.exec(ctx, growPostgres, nil); err != nil {
+			return Fault("grow", err)
+		}
+		return errGrown
+	})
+	if errors.Is(err, errGrown) {
+		return nil
+	}
+	// The user may not create tables, or a trigger forbids it: then the test write alone decides, or the node would never be ready.
+	if !services.IsUnavailable(err) {
+		s.log.Debug("it is unknown whether the database can grow", "error", err)
+		return nil
+	}
+	return err
+}
+
+// growLog is grow for SQLite. A write needs room in the log first.
+func (s *DB) growLog(ctx context.Context) error {
+	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more. If that
+	// fails, the log cannot be truncated, and growth shows whether it has room.
+	s.truncateLog(ctx)
+	err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer s.writing.Done()
+	if err = s.writer.grow(ctx); err == nil || Refused(err) {
+		s.truncateLog(ctx) // a rollback leaves the log as long as it grew
+	}
+	return err
+}
+
+// truncateLog is EmptyLog for a disk that may be full.
+func (s *DB) truncateLog(ctx context.Context) {
+	if _, err := s.EmptyLog(ctx); err != nil {
+		s.log.Debug("the write-ahead log cannot be emptied", "error", err)
+	}
+}
+
+// grow makes the log grow in the writer's turn, through a connection of its own: the writer's keeps its pages in memory.
+func (w *writer) grow(ctx context.Context) (err error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	db, err := sql.Open("sqlite", sqliteDSN(w.store.name, "rw", growPragmas))
+	if err != nil {
+		return Fault("grow", err)
+	}
+	defer func() { _ = db.Close() }() // nothing was committed, so its error does not matter
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return Fault("grow", err)
+	}
+	defer func() { _ = tx.Rollback() }() // a full disk has rolled back already
+	_, err = tx.ExecContext(ctx, growSQLite)
+	return Fault("grow", err)
+}
