@@ -172,6 +172,11 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
-// Queued is the number of writes that wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: on
-// PostgreSQL writes wait for no common writer.
-func (s *DB) Queued() int { return len(s.writer.short) + len(s.writer.long) }
+// Queued is the number of writes that wait for SQLite's writer, short and long ones together. It is 0 on PostgreSQL, where writes wait
+// for no common writer.
+func (s *DB) Queued() int {
+	if s.writer == nil {
+		return 0
+	}
+	return len(s.writer.short) + len(s.writer.long)
+}

@@ -55,6 +55,11 @@ func (b *bundle) queue(fns ...func(tx *sql.Tx) error) (errs func() []error) {
 	}
 }
 
+// While no write waits, none is queued, on both engines.
+func TestNothingIsQueuedWithoutWrites(t *testing.T) {
+	each(t, func(b *bundle) { equal(t, b.Queued(), 0) })
+}
+
 func TestGroupIsOneTransaction(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
