@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -27,7 +28,16 @@ var (
 	remindersCounted = sql.NewStatement("count reminders", `SELECT count(*) FROM (
 		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
+
+	// It counts as remindersCounted does, with the same bound of the reminders that are read.
+	remindersWithin = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
+		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
+			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest
+			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersLooked*(MaxReminders+1)))
 )
+
+// upcomingReminders is the limit of how many upcoming shows a user has reminders of.
+var upcomingReminders = sql.NewLimit("reminders", remindersWithin)
 
 // remindersLooked bounds the reminders that a count reads, as a multiple of the count's limit. If more than three of four of
 // these reminders are of past shows, the count may be too low, and a user can exceed the limit. The count is never too high, so

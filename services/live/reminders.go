@@ -58,6 +58,7 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if err == nil && reminders > MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
 	}
+	tx.KeepLimit(upcomingReminders, user, MaxReminders)
 	return true, err
 }
 

@@ -98,8 +98,34 @@ func TestTooManyReminders(t *testing.T) {
 	host, fan := users[0], users[1]
 	first, more := s.schedule(host), s.schedule(host)
 	w.Must(s.do(s.Remind(fan, first, true)))
+	remindOfOthers(w, fan, host, MaxReminders-1)
+	if err := s.do(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
+		t.Errorf("one more: %v", err)
+	}
+	w.Must(s.do(s.Remind(fan, first, true))) // this reminder exists already
+	w.Must(s.do(s.Service.Start(host, first, time.Time{})))
+	w.Must(s.do(s.Remind(fan, more, true)))
+}
+
+// Two reminders that are set at once do not pass the limit: one of them is refused.
+func TestConcurrentRemindersKeepTheLimit(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+	s := newStage(w)
+	users := w.Users(2)
+	host, fan := users[0], users[1]
+	last, more := s.Remind(fan, s.schedule(host), true), s.Remind(fan, s.schedule(host), true)
+	remindOfOthers(w, fan, host, MaxReminders-1)
+	first, second := sqltest.Beside(t, w.Store,
+		func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
+		func() error { return w.Fanout.Commit(t.Context(), more)[0] })
+	sqltest.OneCoded(t, services.Conflict, first, second)
+}
+
+// remindOfOthers sets reminders of a number of upcoming shows of a host other than the given one.
+func remindOfOthers(w *fanouttest.World, fan, host services.UserID, count int) {
+	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		for range MaxReminders - 1 {
+		for range count {
 			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := insert(ctx, tx, show); err != nil {
 				return err
@@ -110,10 +136,4 @@ func TestTooManyReminders(t *testing.T) {
 		}
 		return nil
 	})
-	if err := s.do(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
-		t.Errorf("one more: %v", err)
-	}
-	w.Must(s.do(s.Remind(fan, first, true))) // this reminder exists already
-	w.Must(s.do(s.Service.Start(host, first, time.Time{})))
-	w.Must(s.do(s.Remind(fan, more, true)))
 }

@@ -19,6 +19,9 @@ var (
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
+	followeesWithin = sql.NewStatement("whether users follow too many", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
+		WHERE (SELECT count(*) FROM follows WHERE follower = c.owner) > c.most)`)
+
 	// Every statement that feeds are made from has the condition f.shown: a muted or hidden follow has no edge.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
@@ -33,6 +36,9 @@ var (
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
 )
+
+// Followees is the limit of how many users a user follows.
+var Followees = sql.NewLimit("followees", followeesWithin)
 
 // InsertFollow adds a follow. It changes nothing and returns false if the follow exists already, or if either user blocks the
 // other.
@@ -60,7 +66,7 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 }
 
 // CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among the followees,
-// also when there are more than limit.
+// also when there are more than limit. A caller that inserts a follow calls tx.KeepLimit with Followees.
 func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, limit int) (count int, follows bool, err error) {
 	_, err = tx.One(ctx, countFollowees, []any{follower, limit, followee}, &count, &follows)
 	return count, follows, err

@@ -221,6 +221,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err != nil {
 				return nil, err
 			}
+			tx.KeepLimit(people.Followees, follower, s.maxFollowees)
 			return nil, enqueue(ctx, tx, follower, followee)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },

@@ -97,6 +97,9 @@ func busy(err error) bool {
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
+// worthAgain reports whether a transaction that failed with an error had no effect and is worth a repetition.
+func worthAgain(err error) bool { return conflicting(err) || errors.Is(err, errOverLimit) }
+
 // conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process paused and its
 // next statement came too late. The transaction has no effect, and the same work is likely to succeed when repeated.
 func conflicting(err error) bool {

@@ -109,7 +109,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 	if err == nil {
 		return errs, false
 	}
-	return repeat(Fault("write a batch", err), len(fns)), !last && (conflicting(err) || !committing && lost(ctx, err))
+	return repeat(Fault("write a batch", err), len(fns)), !last && (worthAgain(err) || !committing && lost(ctx, err))
 }
 
 // rollback ends a transaction without a result. An error means that the connection is unusable.

@@ -19,7 +19,7 @@ import (
 // rows, such as likes of one post, would wait for each other, change each other's answers, and so take many more passes.
 const (
 	longBatch   = 32                    // functions; a batch with more is long
-	longBatches = "7305534180022318195" // the key of their lock: no other part of the program uses such locks
+	longBatches = "7305534180022318195" // the key of their lock; the locks of limits have keys of two numbers
 )
 
 // undoLastPass lists the statements that roll back the last pass, except for the final functions, or that begin the transaction.

@@ -166,7 +166,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // tryAlone is a tryPostgres for one function, which waits for the answer to each of its statements.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
-	end := func(err error) ([]error, bool) { return []error{err}, !last && (conflicting(err) || lost(ctx, err)) }
+	end := func(err error) ([]error, bool) { return []error{err}, !last && (worthAgain(err) || lost(ctx, err)) }
 	// Read committed: each statement sees what is committed by then. A statement locks the rows that it reads if they must
 	// not change meanwhile.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})

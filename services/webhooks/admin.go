@@ -68,31 +68,33 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 		from = 0
 	}
 	text = newSecret()
-	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		count := 0
-		if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
-			return err
-		}
-		// Two additions at the same moment may pass the limit by one. The limit guards against a script that adds without end,
-		// and need not be exact.
-		if count >= maxEndpoints {
-			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
-		}
-		// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's
-		// present state is not new.
-		added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: text}}), e.Filter.Away, e.Filter.Totals,
-			strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
-		if err == nil && added == 0 {
-			err = services.Errorf(services.Conflict, "name: there is a webhook %s already", services.Quote(e.Name))
-		}
-		return err
-	})
+	err = s.db.Write(ctx, func(tx *sql.Tx) error { return add(ctx, tx, e, text, head, from) })
 	if err != nil {
 		return "", err
 	}
 	// This node looks for endpoints at once; every other node finds the new one at its next look.
 	s.wake()
 	return text, nil
+}
+
+// add inserts an endpoint. head is the earlier position of the stream's end, and from is where the endpoint begins.
+func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head, from uint64) error {
+	count := 0
+	if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
+		return err
+	}
+	if count >= maxEndpoints {
+		return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
+	}
+	tx.KeepLimit(endpoints, 0, maxEndpoints)
+	// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's present state is not
+	// new.
+	added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: secretText}}), e.Filter.Away, e.Filter.Totals,
+		strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
+	if err == nil && added == 0 {
+		err = services.Errorf(services.Conflict, "name: there is a webhook %s already", services.Quote(e.Name))
+	}
+	return err
 }
 
 // needStream returns an error if no node writes changes. The command line runs without a stream, so a writer elsewhere counts.

@@ -24,6 +24,9 @@ var (
 	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
+	webhooksWithin = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
+		WHERE (SELECT count(*) FROM webhooks) > c.most)`)
+
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
 
 	// No foreign key removes the letters of a webhook: see Remove.
@@ -101,6 +104,9 @@ var (
 	// There is an index by user for this statement alone.
 	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
 )
+
+// endpoints is the limit of how many endpoints the installation has.
+var endpoints = sql.NewLimit("webhooks", webhooksWithin)
 
 // moment reads a time of the table; 0 is the zero time.
 func moment(us int64) time.Time {

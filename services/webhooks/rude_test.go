@@ -243,6 +243,21 @@ func TestAddRefuses(t *testing.T) {
 	sqltest.Coded(t, err, services.Conflict)
 }
 
+// Two additions at once do not pass the limit: one of them is refused.
+func TestConcurrentAdditionsKeepTheLimit(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.Postgres(t))
+	s := newWorld(b).node()
+	for i := range maxEndpoints - 1 {
+		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
+	}
+	first, second := sqltest.Beside(t, b.DB,
+		func(tx *sql.Tx) error {
+			return add(b.Ctx, tx, NewEndpoint{Name: "last", URL: "https://a.example"}, "s", 0, 0)
+		},
+		func() error { _, err := s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"}); return err })
+	sqltest.OneCoded(t, services.Conflict, first, second)
+}
+
 // A name that no webhook can have is NOT_FOUND, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {

@@ -1,6 +1,8 @@
 package sqltest
 
 import (
+	"slices"
+
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
@@ -37,5 +39,14 @@ func Coded(t Tester, err error, want services.Code) {
 	t.Helper()
 	if services.CodeOf(err) != want {
 		t.Fatalf("the error has the code %q, want %q: %v", services.CodeOf(err), want, err)
+	}
+}
+
+// OneCoded ends the test unless exactly one of some calls failed, with the given code.
+func OneCoded(t Tester, want services.Code, errs ...error) {
+	t.Helper()
+	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(failed) != 1 || services.CodeOf(failed[0]) != want {
+		t.Fatalf("the errors are %v, want one, with the code %q", errs, want)
 	}
 }

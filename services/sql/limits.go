@@ -1,0 +1,72 @@
+package sql
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+
+	"tidings/services"
+)
+
+// Limit is how many rows of a kind an owner may have, such as how many users they follow. A function counts the owner's rows, refuses
+// to insert beyond the limit, and calls KeepLimit. On SQLite, which has one writer, the count is enough. On PostgreSQL two
+// transactions may each count room for one more, and both insert. So a transaction locks the limits of its owners at its end, and
+// counts once more: now it sees the rows of all transactions that had the lock before. If an owner is over the limit, the
+// transaction is run again, and its functions count those rows too.
+//
+// The locks are taken together and in one order, so that no two batches deadlock however their functions are ordered. They are not
+// locks of rows: visits and profiles of the owners do not wait for them.
+type Limit struct {
+	key    int64
+	within Statement
+	end    *End
+}
+
+// NewLimit declares a limit. within returns one row if no owner is over the limit, and none otherwise. Its $1 are rows of two numbers,
+// an owner and how many rows the owner may have.
+func NewLimit(name string, within Statement) *Limit {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // it accepts everything
+	limit := &Limit{key: int64(int32(hash.Sum32())), within: within}
+	limit.end = NewEnd(limit.check)
+	return limit
+}
+
+// lockLimits is for PostgreSQL alone, and so is not declared. Limits with the same keys by chance only wait for each other.
+var lockLimits = Statement{name: "lock limits", texts: [dialects]string{
+	Postgres: `SELECT pg_advisory_xact_lock($1::INT, owner) FROM unnest($2::INT[]) AS owner`,
+}}
+
+// errOverLimit is an error of a whole transaction, which is then run again.
+var errOverLimit = services.Errorf(services.Unavailable, "others fill the same limit at the same time")
+
+// KeepLimit checks at the end of the transaction that the owner has at most this many rows. Call it with each insertion. The owner 0
+// is the installation.
+func (tx *Tx) KeepLimit(limit *Limit, owner services.UserID, most int) {
+	if tx.Dialect == Postgres {
+		tx.Keep(limit.end, []any{owner, most})
+	}
+}
+
+// check is the end of a transaction that has kept the limit. Both statements go out in the round trip of the insertions: nothing waits
+// for their answers.
+func (l *Limit) check(ctx context.Context, tx *Tx, values []any) error {
+	var owned Rows
+	var owners []int64
+	for _, value := range values {
+		row := value.([]any)
+		// The keys are 32 bits wide, as IDs of users are.
+		if owner := int64(int32(row[0].(services.UserID))); !slices.Contains(owners, owner) {
+			owners, owned = append(owners, owner), append(owned, row)
+		}
+	}
+	slices.Sort(owners)
+	// The count is a statement of its own, because a statement does not see what is committed after it began.
+	if _, err := tx.Run(ctx, lockLimits, l.key, owners); err != nil {
+		return err
+	}
+	if within, err := tx.Run(ctx, l.within, owned); err != nil || within > 0 {
+		return err
+	}
+	return errOverLimit
+}

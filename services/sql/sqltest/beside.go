@@ -1,0 +1,41 @@
+package sqltest
+
+import (
+	"testing"
+
+	"tidings/services/sql"
+)
+
+// Beside runs second next to a transaction of first on PostgreSQL, and returns both errors. The transaction goes on as soon as second
+// waits for a lock of it, or has ended. If the transaction is run again, first is run alone.
+func Beside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
+	t.Helper()
+	var done chan error
+	firstErr = db.Write(t.Context(), func(tx *sql.Tx) error {
+		if done != nil {
+			return first(tx)
+		}
+		if err := first(tx); err != nil {
+			return err
+		}
+		done = make(chan error, 1)
+		go func() { done <- second() }()
+		for {
+			select {
+			case secondErr = <-done:
+				done <- secondErr
+				return nil
+			default:
+			}
+			// The transaction itself looks: PostgreSQL ends transactions that are idle for long.
+			waits, err := tx.Lines(t.Context(), "SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+			if err != nil || len(waits) > 0 {
+				return err
+			}
+		}
+	})
+	if done != nil {
+		secondErr = <-done
+	}
+	return firstErr, secondErr
+}

@@ -1,0 +1,89 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+var errFull = errors.New("there is no room")
+
+// ownedCells is the limit of the table owned.
+var ownedCells = sql.NewLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
+	SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE (SELECT count(*) FROM owned WHERE owner = c.owner) > c.most)`))
+
+// addUnder returns a function that inserts a row of an owner if fewer than most are there. keep says whether it keeps the limit.
+func addUnder(ctx context.Context, owner services.UserID, cell, most int, keep bool) func(tx *sql.Tx) error {
+	count := sql.AdHoc("count cells", `SELECT count(*) FROM owned WHERE owner = $1`)
+	insert := sql.AdHoc("insert a cell", `INSERT INTO owned (owner, cell) VALUES ($1, $2)`)
+	return func(tx *sql.Tx) error {
+		rows := 0
+		if _, err := tx.One(ctx, count, []any{owner}, &rows); err != nil {
+			return err
+		}
+		if rows >= most {
+			return errFull
+		}
+		if keep {
+			tx.KeepLimit(ownedCells, owner, most)
+		}
+		_, err := tx.Run(ctx, insert, owner, cell)
+		return err
+	}
+}
+
+func (b *bundle) makeOwned() {
+	b.write(func(tx *sql.Tx) error {
+		return execute(b.ctx, tx, `CREATE TABLE owned (owner BIGINT NOT NULL, cell BIGINT NOT NULL, PRIMARY KEY (owner, cell))`)
+	})
+}
+
+// Batches and single writes that insert rows of the same owners at once fill each owner's limit, and never pass it.
+func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.makeOwned()
+		const owners, most, writers, rows = 3, 20, 6, 10
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				var fns []func(*sql.Tx) error
+				for i := range rows * owners {
+					owner := services.UserID(1 + (i+writer)%owners) // writers have the owners in different orders
+					fns = append(fns, addUnder(b.ctx, owner, writer*1000+i, most, true))
+				}
+				for len(fns) > 0 {
+					size := min(len(fns), 1+writer*3)
+					for _, err := range b.WriteAll(b.ctx, fns[:size]) {
+						if err != nil && !errors.Is(err, errFull) {
+							b.t.Error(err)
+						}
+					}
+					fns = fns[size:]
+				}
+			})
+		}
+		all.Wait()
+		lines := must(b.Lines(b.ctx, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
+		equal(b.t, fmt.Sprint(lines), "[1 20 2 20 3 20]")
+	})
+}
+
+// The lock and the second count of a limit go out with the insertion, so they take no round trip.
+func TestALimitTakesNoRoundTrip(t *testing.T) {
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
+	b := newBundle(t, url)
+	b.makeOwned()
+	took := map[bool]int{}
+	for i, keep := range []bool{false, true, false, true} { // the first two prepare their statements
+		trips.Take()
+		equal(t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{addUnder(b.ctx, 1, i, 9, keep)})...), nil)
+		took[keep] = trips.Take()
+	}
+	equal(t, took[true], took[false])
+}
