@@ -62,9 +62,12 @@ func (c *IDClock) Next() PostID {
 	now := PostIDAt(c.corrected())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// If the clock has not moved on since the last ID, take the next sequence number. More than 2,048 IDs in a millisecond
+	// If the clock has not moved on since the last ID, take the next sequence number. More than 1,024 IDs in a millisecond
 	// continue in the next one.
 	c.last = max(now, c.last+1<<idNodeBits)
+	if c.last&pastHalf != 0 { // the ID of an event was observed, or this half of the millisecond is full
+		_, c.last = c.last.OfMillisecond()
+	}
 	return c.last | c.node
 }
 

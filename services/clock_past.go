@@ -26,14 +26,14 @@ func (p *pastIDs) keep(first, last PostID) {
 	p.recent[first] = last
 }
 
-// NextAt makes an ID of a moment in the past, to the millisecond. IDs of one millisecond rise in the order of the calls; a full
-// millisecond continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A caller that
+// NextAt makes an ID of an event that happened at a moment, to the millisecond. It differs from all IDs of Next, also from later ones.
+// IDs of one millisecond rise in the order of the calls; a full millisecond continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A caller that
 // needs an ID greater than all IDs in a table reads the table's last ID, and calls After.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for first := PostIDAt(at); ; first += PostsAMillisecond {
-		id := first
+		id := first | pastHalf
 		if last := c.past.lastIn(first); last != 0 {
 			id = last + 1<<idNodeBits
 		}
@@ -44,13 +44,14 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After returns this ID, or if it is not greater than taken, the next ID after taken, with the node bits of this ID.
+// After returns this ID, or if it is not greater than taken, the next ID after taken of this ID's kind, with its node bits.
 func (id PostID) After(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {
 		return id
 	}
-	return taken&^node + 1<<idNodeBits | id&node
+	// The ID of an event stays one, also at the beginning of the next millisecond.
+	return taken&^node + 1<<idNodeBits | id&(pastHalf|node)
 }
 
 // OfMillisecond returns the least ID of this ID's millisecond, and the least ID of the next millisecond.

@@ -10,7 +10,7 @@ import (
 func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
 	begin := time.UnixMilli(1_700_000_000_000)
-	const perMillisecond = PostsAMillisecond >> idNodeBits
+	const perMillisecond = pastHalf >> idNodeBits
 	seen := map[PostID]bool{}
 	var last PostID
 	for i := range perMillisecond + 3 {
@@ -35,6 +35,54 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	}
 }
 
+// An ID of the present and an ID of an event of the same millisecond differ, whichever is made first, however full the
+// millisecond is, and whatever the node has seen. The event may be of the past, of now, or of the near future.
+func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
+	begin := time.UnixMilli(1_700_000_000_000)
+	clock := &manualClock{now: begin}
+	ids := NewIDClock(clock, 7)
+	made := map[PostID]string{}
+	var last PostID
+	keep := func(kind string, id PostID) PostID {
+		if before, known := made[id]; known {
+			t.Fatalf("%s is of %s and of %s", id, before, kind)
+		}
+		if kind == "the present" {
+			if id <= last {
+				t.Fatalf("%s follows %s", id, last)
+			}
+			last = id
+		}
+		made[id] = kind
+		return id
+	}
+	for step := range 50 {
+		now := begin.Add(time.Duration(step) * time.Millisecond)
+		clock.set(now)
+		for range 30 {
+			keep("the present", ids.Next())
+			for _, away := range []time.Duration{0, -1, -20, 1, 20} {
+				keep("an event", ids.NextAt(now.Add(away*time.Millisecond)))
+			}
+		}
+		if step%10 == 9 { // a node observes the greatest ID of a table, which may be of an event
+			seen := keep("an event", ids.NextAt(now.Add(time.Millisecond)))
+			ids.Observe(seen)
+			if id := keep("the present", ids.Next()); id <= seen {
+				t.Fatalf("%s is not after %s, which was seen", id, seen)
+			}
+		}
+	}
+	for range PostsAMillisecond >> idNodeBits { // both continue in the next milliseconds
+		keep("the present", ids.Next())
+		keep("an event", ids.NextAt(begin.Add(time.Hour)))
+	}
+	clock.set(begin.Add(time.Hour))
+	for range PostsAMillisecond >> idNodeBits {
+		keep("the present", ids.Next())
+	}
+}
+
 // After returns an ID that is greater than the IDs of a table, and keeps the node's bits.
 func TestAnIDAfterATakenOne(t *testing.T) {
 	const first = PostID(5) << idLowBits
@@ -43,6 +91,10 @@ func TestAnIDAfterATakenOne(t *testing.T) {
 		{first | 7, first | 7, first + 1<<idNodeBits | 7},
 		{first | 7, first | 9, first + 1<<idNodeBits | 7},
 		{first | 7, first + 3<<idNodeBits | 2, first + 4<<idNodeBits | 7},
+		// The IDs of events are in the second half of their millisecond.
+		{first | pastHalf | 7, first + 3<<idNodeBits | 2, first | pastHalf | 7},
+		{first | pastHalf | 7, first | pastHalf | 2<<idNodeBits | 2, first | pastHalf | 3<<idNodeBits | 7},
+		{first | pastHalf | 7, first | (PostsAMillisecond - 1), first + PostsAMillisecond | pastHalf | 7},
 	} {
 		if got := c.id.After(c.taken); got != c.want || got <= c.taken {
 			t.Errorf("%d after %d is %d, want %d", c.id, c.taken, got, c.want)

@@ -29,6 +29,10 @@ const (
 	// Sequence and node: 11 and 10 bits.
 	idLowBits  = 21
 	idNodeBits = 10
+
+	// pastHalf is the highest bit of the sequence. The IDs of events that are told with their time have it, and the IDs that are made for
+	// the present do not: so the two kinds differ, however long ago a node made the others of a millisecond.
+	pastHalf = PostID(1) << (idLowBits - 1)
 )
 
 // idValue is the value of each letter; -1 for a byte that is not one of the letters.
@@ -55,10 +59,10 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
-// Moment is Time with the ID's sequence as microseconds: IDs that one node made in one millisecond have moments in their order,
-// except those after the thousandth.
+// Moment is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have moments in
+// their order, except those after the thousandth, and so do IDs of events.
 func (id PostID) Moment() time.Time {
-	sequence := id & (PostsAMillisecond - 1) >> idNodeBits
+	sequence := id & (pastHalf - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
 }
 
