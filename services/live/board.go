@@ -133,10 +133,8 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	// The session has the viewer and the device of the former session.
 	session := former
-	session.Version, session.Made, session.Followed = s.Memory.Version(), s.ids.Next(), 0
-	for _, host := range hosts {
-		session.Followed = max(session.Followed, host.Since)
-	}
+	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
+	session.Followed, session.Recent = followsOf(hosts, services.PostIDAt(session.Made.Time().Add(-recently)))
 	return session
 }
 

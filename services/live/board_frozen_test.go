@@ -53,6 +53,43 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 	})
 }
 
+// Two follows reach the viewer's document in the opposite order, and the session begins in between: the host who was followed first
+// waits for the next session, as any host whom the document lacked.
+func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		users := w.Users(4)
+		viewer, before, late, last := users[0], users[1], users[2], users[3]
+		w.Follow(before, viewer)
+		shows := []services.PostID{plan(w, before, time.Hour), plan(w, last, 2*time.Hour)}
+		missed := plan(w, late, 90*time.Minute)
+		w.Quiet(w.Fanout)
+		h.later()
+		w.Follow(late, viewer) // its job waits
+		w.Clock.Advance(time.Second)
+		w.Follow(last, viewer)
+		w.Must(w.Fanout.Reconcile(t.Context(), viewer, last))
+		first := h.page(viewer, Ask{First: 1})
+		session := text(first.Session)
+		if again := text(h.page(viewer, Ask{First: 1, Session: session}).Session); *again != *session {
+			t.Errorf("the session %s became %s", *session, *again)
+		}
+		h.later()
+		w.Quiet(w.Fanout)
+		for _, byCursor := range []bool{true, false} {
+			if got := shown(h.page(viewer, goOn(first, byCursor))); !slices.Equal(got, shows[1:]) {
+				t.Errorf("the second page has %v, want %v", got, shows[1:])
+			}
+		}
+		if got := shown(h.page(viewer, Ask{Session: session})); !slices.Equal(got, shows) {
+			t.Errorf("the session has %v, want %v", got, shows)
+		}
+		if got, want := shown(h.page(viewer, Ask{})), []services.PostID{shows[0], missed, shows[1]}; !slices.Equal(got, want) {
+			t.Errorf("the next session has %v, want %v", got, want)
+		}
+	})
+}
+
 // A node whose clock is ahead may have set the time of a follow: its host is on the board all the same.
 func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})

@@ -172,7 +172,7 @@ func (s *Service) forgotten(session Session) bool {
 // session was made. A host who was hidden before was not on the board, so the host's shows are refused.
 func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
-		if host.Author == show.Host && session.has(host.Since) {
+		if host.Author == show.Host && session.has(host) {
 			return nil
 		}
 	}

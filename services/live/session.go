@@ -16,10 +16,13 @@ type Session struct {
 	Made    services.PostID // an ID of the time of creation, unique among sessions
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
-	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made, 0 without hosts.
-	// Hosts followed later appear in the next session. It is not Made: a follow that was committed before Made may reach the viewer's
-	// document afterwards, and must not change the board.
+	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are not
+	// in Recent, 0 without such hosts. Hosts followed later appear in the next session. It is not Made: a follow that was committed
+	// before Made may reach the viewer's document afterwards, and must not change the board.
 	Followed services.PostID
+	// Recent has the other follows of the hosts that the board had: those of the last minutes before Made. They are named one by one,
+	// because follows may reach the document in another order than that of their times.
+	Recent recentFollows
 }
 
 // Scope defines which sessions share one slot. Only one session of a slot lives at a time.
@@ -35,7 +38,9 @@ const (
 const (
 	// The form is the first byte of a session. A change of the layout takes another value, so that no text of an older release is
 	// misread. sessionForm is the form of the version, Made, the viewer, the device and Followed.
-	sessionForm  = 2
+	sessionForm = 2
+	// recentForm is sessionForm with Recent after it.
+	recentForm   = 3
 	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8
 	// madeForm has no Followed. It is the form of sessions whose Followed is Made: an older release made only these.
 	madeForm  = 1
@@ -52,7 +57,10 @@ func (s Session) String() string { return sessionText.EncodeToString(s.append(ni
 
 func (s Session) append(to []byte) []byte {
 	form := byte(sessionForm)
-	if s.Followed == s.Made { // one session has one text
+	switch { // one session has one text
+	case s.Recent != "":
+		form = recentForm
+	case s.Followed == s.Made:
 		form = madeForm
 	}
 	to = append(to, form)
@@ -63,7 +71,7 @@ func (s Session) append(to []byte) []byte {
 	if form == madeForm {
 		return to
 	}
-	return binary.BigEndian.AppendUint64(to, uint64(s.Followed))
+	return append(binary.BigEndian.AppendUint64(to, uint64(s.Followed)), s.Recent...)
 }
 
 // ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
@@ -85,12 +93,14 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 // the texts.
 func sessionOf(bytes []byte) (Session, bool) {
 	older := len(bytes) == madeBytes && bytes[0] == madeForm
-	if !older && (len(bytes) != sessionBytes || bytes[0] != sessionForm) {
+	recent := recentFollows(bytes[min(sessionBytes, len(bytes)):])
+	named := len(bytes) > sessionBytes && bytes[0] == recentForm && recent.valid()
+	if !older && !named && (len(bytes) != sessionBytes || bytes[0] != sessionForm) {
 		return Session{}, false
 	}
 	session := Session{
 		Version: binary.BigEndian.Uint64(bytes[1:]), Made: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
-		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]),
+		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]), Recent: recent,
 	}
 	if session.Followed = session.Made; !older {
 		session.Followed = services.PostID(binary.BigEndian.Uint64(bytes[madeBytes:]))
@@ -157,19 +167,21 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 	return lease.Holder == s.name()
 }
 
-// has reports whether a host followed at since belongs to the board of the session.
-func (s Session) has(since services.PostID) bool { return since <= s.Followed }
+// has reports whether a followed host belongs to the board of the session.
+func (s Session) has(host services.FollowedAuthor) bool {
+	return host.Since <= s.Followed || s.Recent.has(host)
+}
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
 	// Nearly always all hosts belong to the board: the list is copied only when a host is found that does not.
 	for i, host := range all {
-		if s.has(host.Since) {
+		if s.has(host) {
 			continue
 		}
 		kept := append(make([]services.FollowedAuthor, 0, len(all)), all[:i]...)
 		for _, host := range all[i+1:] {
-			if s.has(host.Since) {
+			if s.has(host) {
 				kept = append(kept, host)
 			}
 		}

@@ -20,8 +20,17 @@ func drawSession(t *rapid.T) Session {
 	return Session{
 		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
 		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
-		Followed: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")),
+		Followed: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), Recent: drawRecent(t),
 	}
+}
+
+func drawRecent(t *rapid.T) recentFollows {
+	hosts := make([]services.FollowedAuthor, rapid.IntRange(0, maxRecent+3).Draw(t, "recent"))
+	for i := range hosts {
+		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.Uint64().Draw(t, "since"))}
+	}
+	_, recent := followsOf(hosts, 0)
+	return recent
 }
 
 func drawPlace(t *rapid.T) ShowPlace {
@@ -35,7 +44,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session, place := drawSession(t), drawPlace(t)
 		if rapid.Bool().Draw(t, "of an older release") {
-			session.Followed = session.Made
+			session.Followed, session.Recent = session.Made, ""
 		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
@@ -103,6 +112,11 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 		"a moment past all":   func(b []byte) []byte { b[9] |= 0x80; return b },
 		"no moment":           func(b []byte) []byte { return append(append(b[:9:9], make([]byte, 8)...), b[17:]...) },
 		"a follow past all":   func(b []byte) []byte { b[29] |= 0x80; return b },
+		"no recent follow":    func(b []byte) []byte { b[0] = recentForm; return b },
+		"a part of one":       func(b []byte) []byte { b[0] = recentForm; return append(b, 1, 2, 3) },
+		"a repeated one":      func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 0, 7, 0, 0, 0, 7) },
+		"a wrong order":       func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 1, 0, 0, 0, 0, 7) },
+		"too many":            func(b []byte) []byte { b[0] = recentForm; return append(b, manyRecent()...) },
 		"an older form":       func(b []byte) []byte { b[0] = madeForm; return b },
 		"one without a part":  func(b []byte) []byte { return b[:madeBytes] },
 		"with a needless one": func(b []byte) []byte { return append(b[:29:29], b[9:17]...) },
@@ -115,6 +129,14 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// manyRecent are more recent follows than a session has.
+func manyRecent() (bytes []byte) {
+	for i := range maxRecent + 1 {
+		bytes = append(bytes, 0, 0, 0, byte(i))
+	}
+	return bytes
 }
 
 // A session of a release without Followed has the hosts that were followed until it was made.
@@ -179,6 +201,34 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.shared(c.scope))
 		}
 	}
+}
+
+// The hosts of a session are exactly those that the document had, whatever reaches it later: a follow of a time before the last one,
+// or a host who is followed again. Beyond maxRecent follows in the last minutes, the earlier ones go by their time alone.
+func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.SampledFrom([]int{3, maxRecent, maxRecent + 1, 2 * maxRecent}).Draw(t, "hosts")
+		had, late := make([]services.FollowedAuthor, count), make([]services.FollowedAuthor, count)
+		for i := range had {
+			had[i] = services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(1000 + 2*i)}
+			late[i] = services.FollowedAuthor{Author: services.UserID(i), Since: had[i].Since + 1} // again
+			if rapid.Bool().Draw(t, "another") {
+				late[i].Author += 1000
+			}
+		}
+		since := services.PostID(rapid.IntRange(990, 1000+2*count).Draw(t, "recent from"))
+		var session Session
+		session.Followed, session.Recent = followsOf(had, since)
+		if got := session.hosts(had); !slices.Equal(got, had) {
+			t.Fatalf("%v of %v", got, had)
+		}
+		named := max(0, count-maxRecent)
+		for i, host := range late {
+			if recent := had[i].Since >= since && i >= named; recent && session.has(host) {
+				t.Fatalf("%+v is on the board of %+v", host, session)
+			}
+		}
+	})
 }
 
 func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {

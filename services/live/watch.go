@@ -198,7 +198,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 func (w *watcher) newHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.reader.hosts {
-		if !w.session.has(host.Since) {
+		if !w.session.has(host) {
 			since = append(since, host)
 		}
 	}

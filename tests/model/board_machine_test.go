@@ -24,7 +24,7 @@ type boards struct {
 	readers, hosts []string
 	shows          []*boardModel
 	then           map[uint64][]boardModel // version of the changelog -> the shows on boards
-	follows        map[relation]int        // follower and host -> the step of the follow
+	follows        map[relation]followed   // follower and host -> the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int
@@ -37,12 +37,19 @@ type boardModel struct {
 	planned, started, ended time.Time // ended can be set while the show is upcoming: its end was reported before its start
 }
 
+// followed is a follow: its step, and its time.
+type followed struct {
+	step int
+	at   time.Time
+}
+
 // sessionModel is a session: the version and the step that it froze, and its lifetime.
 type sessionModel struct {
 	reader, id, last string
 	version          uint64
-	step             int       // of the last follow of a host on the board; hosts followed later are not on the session's board
-	made, until      time.Time // until is the end of its lease; zero without a lease
+	step             int          // of the last follow, but for recent ones, of a host on the board; hosts followed later are not on the session's board
+	recent           map[int]bool // the steps of the recent follows of hosts on the board
+	made, until      time.Time    // until is the end of its lease; zero without a lease
 }
 
 // rank returns the section and the score that define a show's position in the order of the board.
@@ -70,7 +77,7 @@ func (b boardModel) times() string {
 }
 
 func newBoards(nodes []*world.Node, flush func()) *boards {
-	b := &boards{nodes: nodes, flush: flush, then: map[uint64][]boardModel{}, follows: map[relation]int{}, mutes: map[relation]bool{}}
+	b := &boards{nodes: nodes, flush: flush, then: map[uint64][]boardModel{}, follows: map[relation]followed{}, mutes: map[relation]bool{}}
 	number := world.Worlds.Add(1)
 	for i := range 3 {
 		b.hosts = append(b.hosts, fmt.Sprintf("b%d-host%d", number, i))
@@ -247,7 +254,7 @@ func (b *boards) follow(t *rapid.T) {
 	switch b.step++; {
 	case nothing:
 	case verb == "follow":
-		b.follows[p] = b.step
+		b.follows[p] = followed{b.step, b.now()}
 	case verb == "unfollow":
 		delete(b.follows, p)
 	default:
@@ -331,7 +338,8 @@ func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.id, s.version, s.step, s.made, s.until = page.SessionID, session.Version, b.lastFollow(s.reader), session.Made.Time(), time.Time{}
+	s.id, s.version, s.made, s.until = page.SessionID, session.Version, session.Made.Time(), time.Time{}
+	s.step, s.recent = b.lastFollows(s.reader, s.made.Add(-5*time.Minute))
 	b.sessions = append(b.sessions, s)
 }
 
@@ -375,7 +383,8 @@ func (b *boards) goOn(t *rapid.T) {
 
 // later lets some minutes pass, in which sessions that nobody reads can end.
 func (b *boards) later(t *rapid.T) {
-	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes")) * time.Minute)
+	// With the seconds, no session begins exactly the time after a follow from which on the follow is not recent.
+	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
 }
 
 // lose empties Redis: leases are lost, and sessions end as if no further page had been read.

@@ -67,19 +67,25 @@ func (b *boards) reload(t *rapid.T) {
 // has reports whether the host's shows are now on the session's board.
 func (b *boards) has(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
-	since, follows := b.follows[p]
-	return follows && since <= s.step && !b.mutes[p]
+	follow, follows := b.follows[p]
+	return follows && (follow.step <= s.step || s.recent[follow.step]) && !b.mutes[p]
 }
 
-// lastFollow is the step of the last follow among the hosts on a reader's board now; 0 without hosts.
-func (b *boards) lastFollow(reader string) (step int) {
+// lastFollows are the follows of the hosts on a reader's board now: the step of the last one before a time, 0 without such hosts, and
+// the steps of the others.
+func (b *boards) lastFollows(reader string, since time.Time) (step int, recent map[int]bool) {
+	recent = map[int]bool{}
 	for _, show := range b.shows {
 		p := relation{reader, show.host}
-		if since, follows := b.follows[p]; follows && !b.mutes[p] {
-			step = max(step, since)
+		switch follow, follows := b.follows[p]; {
+		case !follows || b.mutes[p]:
+		case follow.at.Before(since):
+			step = max(step, follow.step)
+		default:
+			recent[follow.step] = true
 		}
 	}
-	return step
+	return step, recent
 }
 
 // watch opens a board's subscription and compares its first event with the model.

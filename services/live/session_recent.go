@@ -1,0 +1,95 @@
+package live
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"tidings/services"
+)
+
+const (
+	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
+	// request, or by its job some seconds later. A follow that takes longer, because Redis did not answer, may still change a board.
+	recently = 5 * time.Minute
+	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
+	maxRecent = 32
+	// recentBytes is the size of a follow in a session.
+	recentBytes = 4
+)
+
+// recentFollows are the recent follows of a session. Each is a hash of its host and its time, so that a host who was left and followed
+// again is another follow. The hashes are ascending numbers of four bytes, in a string, so that sessions can be compared.
+type recentFollows string
+
+// followsOf splits the follows of hosts for a session: recent has the latest of those from the ID since on, and followed is the
+// last of all others.
+func followsOf(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
+	var latest []services.FollowedAuthor // stays nil for most viewers
+	for _, host := range hosts {
+		if host.Since >= since {
+			latest = append(latest, host)
+		} else {
+			followed = max(followed, host.Since)
+		}
+	}
+	if len(latest) == 0 {
+		return followed, ""
+	}
+	if len(latest) > maxRecent {
+		slices.SortFunc(latest, func(a, b services.FollowedAuthor) int { return cmp.Compare(b.Since, a.Since) })
+		followed, latest = latest[maxRecent].Since, latest[:maxRecent]
+	}
+	hashes := make([]uint32, len(latest))
+	for i, host := range latest {
+		hashes[i] = followHash(host)
+	}
+	slices.Sort(hashes)
+	var bytes []byte
+	for _, hash := range slices.Compact(hashes) {
+		bytes = binary.BigEndian.AppendUint32(bytes, hash)
+	}
+	return followed, recentFollows(bytes)
+}
+
+// followHash is the hash of a follow. The multipliers are odd and arbitrary; their products spread near numbers.
+func followHash(host services.FollowedAuthor) uint32 {
+	mixed := (uint64(host.Since) ^ uint64(host.Author)*0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
+	return uint32(mixed >> 32)
+}
+
+// at is the hash with an index.
+func (r recentFollows) at(i int) (hash uint32) {
+	for _, one := range []byte(r[i*recentBytes : (i+1)*recentBytes]) {
+		hash = hash<<8 | uint32(one)
+	}
+	return hash
+}
+
+// valid reports whether followsOf can have made the text.
+func (r recentFollows) valid() bool {
+	if len(r)%recentBytes != 0 || len(r) > maxRecent*recentBytes {
+		return false
+	}
+	for i := 1; i < len(r)/recentBytes; i++ {
+		if r.at(i-1) >= r.at(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// has reports whether a follow is among them.
+func (r recentFollows) has(host services.FollowedAuthor) bool {
+	if r == "" {
+		return false
+	}
+	hash := followHash(host)
+	for i := range len(r) / recentBytes {
+		if r.at(i) == hash {
+			return true
+		}
+	}
+	return false
+}
