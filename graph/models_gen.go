@@ -478,6 +478,8 @@ type DeletePostPayload struct {
 	Changed bool `json:"changed"`
 	// The ID of the deleted post.
 	PostID string `json:"postId"`
+	// The post that the deleted one answered, with its count of answers after the change. Null for the kind POST, and if that post is deleted or its author hides it from the viewer or blocks them.
+	Parent *Post `json:"parent,omitempty"`
 	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.

@@ -887,6 +887,8 @@ func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, f
 		return ec.fieldContext_DeletePostPayload_changed(ctx, field)
 	case "postId":
 		return ec.fieldContext_DeletePostPayload_postId(ctx, field)
+	case "parent":
+		return ec.fieldContext_DeletePostPayload_parent(ctx, field)
 	case "badges":
 		return ec.fieldContext_DeletePostPayload_badges(ctx, field)
 	case "viewer":

@@ -38,7 +38,8 @@ func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePos
 	if err != nil {
 		return nil, err
 	}
-	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.id, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	parent := ifSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.parentOfDeleted(ctx, done) }, "parent")
+	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.id, Parent: parent, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {

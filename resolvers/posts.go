@@ -63,6 +63,26 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	return &shown, nil
 }
 
+// parentOfDeleted reads, for a payload, the post that a deleted post answered, as the viewer may see it.
+func (r *Resolver) parentOfDeleted(ctx context.Context, done *done) (parent graph.Post, err error) {
+	id, err := services.ParsePostGlobalID("postId", done.id)
+	if err != nil {
+		return parent, err
+	}
+	answered, err := r.Feed.Answered(ctx, id)
+	if err != nil {
+		return parent, err
+	}
+	shown, err := r.parentOf(ctx, &graph.Post{Answers: answered})
+	if err == nil && shown == nil {
+		err = services.Errorf(services.NotFound, "%s has no parent that the viewer may see", done.id)
+	}
+	if err != nil {
+		return parent, err
+	}
+	return *shown, nil
+}
+
 // commentsOf makes a page of the answers to a post. A field that is requested of one answer is read for all answers on the page's
 // posts. together is set by read, before edge is called for the first item.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {

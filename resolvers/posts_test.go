@@ -128,6 +128,49 @@ func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
 	}
 }
 
+// The payload of a deletion has the parent, with its count after the change, as far as the viewer may see it: also when the
+// deletion is repeated, and for each of two deletions in one request.
+func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
+	th := newThread(t)
+	const remove = `deletePost(input: {postId: $id, idempotencyKey: $key}) { changed parent { id commentCount author { key } } }`
+	parentAfter := func(user, id string, key any) any {
+		t.Helper()
+		return th.must(user, `mutation($id: ID!, $key: String) { `+remove+` }`, map[string]any{"id": id, "key": key}).at("deletePost", "parent")
+	}
+	parent := func(id, author string, comments float64) any {
+		return map[string]any{"id": id, "commentCount": comments, "author": map[string]any{"key": author}}
+	}
+	for range 2 { // the second has the answer of the key
+		if got, want := parentAfter("plain", th.comments["plain"], "once"), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
+			t.Errorf("the parent of a deleted comment is %v, want %v", got, want)
+		}
+	}
+	if got, want := parentAfter("plain", th.comments["plain"], nil), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
+		t.Errorf("the parent of a comment that was deleted before is %v, want %v", got, want)
+	}
+	both := th.must("ann", `mutation($a: ID!, $b: ID!) { a: deletePost(input: {postId: $a}) { parent { commentCount } } b: deletePost(input: {postId: $b}) { parent { commentCount } } }`,
+		map[string]any{"a": th.answer("ann", th.post), "b": th.answer("ann", th.post)})
+	if both.at("a", "parent", "commentCount") != 5.0 || both.at("b", "parent", "commentCount") != 4.0 {
+		t.Errorf("two deletions show %v", both.Data)
+	}
+	if got, want := parentAfter("ann", th.answer("ann", th.comments["blocked"]), nil), parent(th.comments["blocked"], "blocked", 0); !reflect.DeepEqual(got, want) {
+		t.Errorf("the parent of a deleted reply is %v, want %v", got, want)
+	}
+	hidden := th.answer("vera", th.post)
+	th.must("ann", `mutation { hideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
+	if got := parentAfter("vera", hidden, nil); got != nil {
+		t.Errorf("the author of the parent hides it, and the payload has %v", got)
+	}
+	orphan := th.answer("muted", th.comments["blocker"])
+	th.must("blocker", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["blocker"]})
+	if got := parentAfter("muted", orphan, nil); got != nil {
+		t.Errorf("the parent is deleted, and the payload has %v", got)
+	}
+	if got := parentAfter("ann", th.post, nil); got != nil {
+		t.Errorf("a post of its own has the parent %v", got)
+	}
+}
+
 // A payload shows the post as it is after the mutation, also when the mutation is repeated.
 func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 	a := newAPI(t)

@@ -148,3 +148,10 @@ func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, 
 	}
 	return post, nil
 }
+
+// Answered is the post that a post answers or answered, also after the deletion of either; 0 if it answers none. It reads SQL,
+// because a copy of a deleted post need not have it.
+func (s *Service) Answered(ctx context.Context, id services.PostID) (services.PostID, error) {
+	read, err := posts.ByID(ctx, s.store, []services.PostID{id})
+	return read[id].Parent, err
+}
