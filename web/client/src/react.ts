@@ -23,8 +23,11 @@ export function useTidings(): Tidings {
 /** useBadges returns the badges, which are pushed; undefined until they are known. */
 export function useBadges(): Badges | undefined {
   const { badges } = useTidings();
-  return useSyncExternalStore(badges.subscribe, badges.get, badges.get);
+  return useSyncExternalStore(badges.subscribe, badges.get, unknown);
 }
+
+/** unknown is what a server renders, and so the first rendering on its page, whatever was pushed meanwhile. */
+const unknown = () => undefined;
 
 /** A list as the hooks return it. */
 export interface UseList<Node, Extra = object> extends ListState<Node, Extra>, Pick<List<Node, Extra>, 'loadNext' | 'refresh'> {}
@@ -69,10 +72,11 @@ export function useHomeFeed<Node extends { readonly id: string } = Post>({ first
     refresh: list.refresh,
     /** How many posts the viewer has not seen, loaded or not. Those that are shown are among them until markSeen. */
     newPosts: badges?.homeFeed as BadgeCount | undefined,
-    /** markSeen marks the shown items as seen. */
+    /** markSeen marks the shown items as seen. Where none are shown it does nothing. */
     markSeen: async () => {
       loaded(list);
-      return mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo: list.get().nodes[0]?.id ?? null }, '', (now) => clear(now, 'homeFeed'));
+      const upTo = list.get().nodes[0]?.id;
+      return upTo ? mark(tidings, 'markHomeFeedSeen', 'MarkHomeFeedSeenInput', { upTo }, '', (now) => clear(now, 'homeFeed')) : {};
     },
   };
 }
@@ -215,11 +219,13 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     refresh: list.refresh,
     /** Whether something has arrived since the list was loaded. */
     hasNew: !!state.top && !!badges && state.top.newest !== badges.notifications.newest,
-    /** markSeen marks the notifications as seen; they stay unread. */
+    /** markSeen marks the notifications as seen; they stay unread. Where there are none it does nothing. */
     markSeen: async () => {
       loaded(list);
+      const upTo = list.get().top?.newest;
+      if (!upTo) return;
       replace(
-        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, hostCategories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
+        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, hostCategories, upTo }, rows, (now) =>
           categories || hostCategories ? now : clear(now, 'notifications'),
         ),
       );
@@ -263,15 +269,19 @@ function useList<Node extends { readonly id: string }, Extra>(
   const key = JSON.stringify(variables);
   const list = useMemo(() => {
     const declared = args && ', $categories: [NotificationCategory!], $hostCategories: [String!], $unreadOnly: Boolean';
-    const beside = field === 'notifications' ? 'badges { id version notifications { newest } }' : '';
+    // shown is what this page reaches: without id and version the guard does not put a newer push in its place.
+    const beside = field === 'notifications' ? 'badges { id version notifications { newest } } shown: badges { notifications { newest } }' : '';
     const query = `query List($first: Int, $after: String${declared}) { viewer { id ${beside} ${field}(first: $first, after: $after${args}) {
       edges { node { id ${select} } } pageInfo { hasNextPage endCursor } ${extra} } } }`;
-    type Data = { viewer: (Record<string, Connection<Node> & Extra> & { badges?: Badges }) | null };
+    type Data = { viewer: (Record<string, Connection<Node> & Extra> & { shown?: Badges }) | null };
     return createList<Node, Extra>(tidings, query, JSON.parse(key), ({ viewer }: Data) => {
       const page = viewer?.[field];
-      return page && { ...page, newest: viewer.badges?.notifications.newest };
+      return page && { ...page, newest: viewer.shown?.notifications.newest };
     });
   }, [tidings, field, args, select, extra, key]);
-  useEffect(() => void list.loadNext(), [list]);
-  return [list, useSyncExternalStore(list.subscribe, list.get, list.get)];
+  useEffect(() => {
+    if (!list.get().top) void list.loadNext(); // an effect runs again when what was hidden is shown again, as by <Activity>
+  }, [list]);
+  const state = useSyncExternalStore(list.subscribe, list.get, list.get);
+  return [list, state.top || state.error ? state : { ...state, loading: true }]; // from the first rendering on, a server's too
 }

@@ -68,9 +68,7 @@ const passing = new Set([1002, 1003, 1007, 1008, 1009, 1010, 1011, 1015, 4401, 4
  * It throws on a name of the device that the server would refuse with 4400, which ends every subscription.
  */
 export function createSocket(options: SocketOptions): Client {
-  if (options.device !== undefined && !/^[\w.-]{1,64}$/.test(options.device)) {
-    throw new Error(`device: 1 to 64 letters, digits, '.', '_' and '-' are allowed, got ${JSON.stringify(options.device)}`);
-  }
+  checkDevice(options.device);
   const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
   const { minWait, maxWait = longestWait, renewBefore = 30_000, pongWait = 5_000, retries = Infinity, on = {} } = options;
   const resume = createResume();
@@ -78,6 +76,7 @@ export function createSocket(options: SocketOptions): Client {
   let sent = ''; // the token of this connection: by now another one can be in hand
   let failures = 0; // in a row, with the present connection as one until it has lasted
   let fault: unknown; // the last error of a connection
+  let acknowledged = false;
   let planned = false; // the connection was cut by ourselves, to come back with another token
 
   function renewInTime(token: string): void {
@@ -126,6 +125,7 @@ export function createSocket(options: SocketOptions): Client {
       },
       connected(...args) {
         on.connected?.(...args);
+        acknowledged = true;
         renewInTime(sent);
         lasting = timer(maxWait, () => (failures = 1));
       },
@@ -151,30 +151,56 @@ export function createSocket(options: SocketOptions): Client {
         clearTimeout(lasting);
         const { code = 0 } = event as { code?: number };
         if (code === 4401 || code === 4403) tokens.drop(sent);
-        if (code === 1000) failures--; // nobody subscribes any more
-        if (passing.has(code)) client.terminate(); // after this graphql-ws tries again
+        const idle = resume.lost() === 0 && acknowledged;
+        acknowledged = false;
+        if (code === 1000 && idle) failures--; // our own end: nobody subscribes any more
+        // After this graphql-ws tries again, with a wait: of itself it takes every 1000 for our own, and would not wait.
+        else if (code === 1000 || passing.has(code)) client.terminate();
       },
     },
   });
   return client;
 }
 
-/** createResume remembers the state of each subscription, and asks only for later states when it is sent again. */
+/** checkDevice throws on a name that the server would refuse. */
+export function checkDevice(device: string | undefined): void {
+  if (device !== undefined && !/^[\w.-]{1,64}$/.test(device)) {
+    throw new Error(`device: 1 to 64 letters, digits, '.', '_' and '-' are allowed, got ${JSON.stringify(device)}`);
+  }
+}
+
+/**
+ * createResume remembers the state of each subscription, and asks only for later states when it is sent again. It counts those of
+ * the connection.
+ */
 function createResume() {
   const reached = new Map<string, { since?: string; sessionId?: string }>();
+  const running = new Set<string>(); // on this connection
+  function ended(id: string): void {
+    reached.delete(id);
+    running.delete(id);
+  }
   return {
+    /** lost says how many subscriptions the connection carried that has ended. */
+    lost(): number {
+      const { size } = running;
+      running.clear();
+      return size;
+    },
     received({ id, type, payload }: Message): void {
       if (!id) return;
-      if (type !== 'next') return void reached.delete(id);
+      if (type !== 'next') return void ended(id);
       const { data } = payload as { data?: Record<string, { sessionId?: string } | null> };
       const since = versionIn(data);
       const sessionId = Object.values(data ?? {})[0]?.sessionId;
       reached.set(id, { ...reached.get(id), ...(since && { since }), ...(sessionId && { sessionId }) });
     },
     sent(message: Message): Message {
-      const known = message.id && reached.get(message.id);
+      if (!message.id) return message;
+      if (message.type !== 'subscribe') return ended(message.id), message;
+      running.add(message.id);
+      const known = reached.get(message.id);
       if (!known) return message;
-      if (message.type !== 'subscribe') return reached.delete(message.id!), message;
       const payload = message.payload as Operation;
       const variables = { ...payload.variables };
       for (const [name, value] of Object.entries(known)) {

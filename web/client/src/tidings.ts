@@ -1,6 +1,6 @@
 import type { Client } from 'graphql-ws';
 import { BADGES, type Badges } from './schema.js';
-import { backoff, createSocket, longestWait, type SocketOptions } from './socket.js';
+import { backoff, checkDevice, createSocket, longestWait, type SocketOptions } from './socket.js';
 import { createTokens } from './token.js';
 import { createGuard, over } from './version.js';
 
@@ -37,8 +37,9 @@ export interface Tidings {
   /** mutate sends a mutation and shows the badges as predict expects them, until the answer has arrived or failed. */
   mutate<Data>(query: string, variables: object, predict: (badges: Badges) => Badges): Promise<Answer<Data>>;
   /**
-   * listen hands over what is pushed, until the function that it answers is called. It goes on after losses of the connection, and
-   * begins again after RATE_LIMITED, UNAVAILABLE and INTERNAL. What else ends it goes to error. Default: to console.error.
+   * listen hands over what a subscription pushes, until the function that it answers is called. It goes on after losses of the
+   * connection, and begins again after RATE_LIMITED, UNAVAILABLE and INTERNAL, and when the server has completed the subscription:
+   * what is not there any more is refused then, with NOT_FOUND. What else ends it goes to error, once. Default: to console.error.
    */
   listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error?: (reason: unknown) => void): () => void;
   /** The newest badges; undefined until the first push, pushed as long as there is a listener. */
@@ -53,7 +54,10 @@ const watchBadges = `subscription WatchBadges($since: Version) { badgesChanged(s
 export function createTidings(options: TidingsOptions): Tidings {
   const tokens = typeof options.token === 'function' ? createTokens(options.token) : options.token;
   const { minWait, maxWait = longestWait } = options;
-  const socket = createSocket({ ...options, token: tokens });
+  checkDevice(options.device);
+  let socket: Client | undefined;
+  let disposed = false;
+  const resting = new Set<ReturnType<typeof setTimeout>>(); // the waits of all that listens
   const url = options.url.replace(/^ws/, 'http');
   let held: Badges | undefined;
   let predictions: ((badges: Badges) => Badges)[] = [];
@@ -73,6 +77,19 @@ export function createTidings(options: TidingsOptions): Tidings {
     held = over(held, passed) as Badges;
     show();
   });
+
+  /** open makes the socket when it is first needed: a server that renders pages needs none, and may have no WebSocket. */
+  function open(): Client {
+    if (socket) return socket;
+    socket = createSocket({ ...options, token: tokens });
+    const { dispose } = socket;
+    socket.dispose = () => {
+      disposed = true;
+      resting.forEach(clearTimeout);
+      return dispose();
+    };
+    return socket;
+  }
 
   /** send is request; answered runs when the answer has arrived and before the caller gets it. */
   async function send<Data>(query: string, variables?: object, answered?: () => void): Promise<Answer<Data>> {
@@ -98,28 +115,38 @@ export function createTidings(options: TidingsOptions): Tidings {
   function listen<Data>(query: string, variables: object, next: (answer: Answer<Data>) => void, error: (reason: unknown) => void = console.error) {
     let stop: () => void, waiting: ReturnType<typeof setTimeout> | undefined;
     let stopped = false;
-    let failures = 0; // in a row
+    let failures = 0; // in a row, with each end that the server made
     function begin(): void {
       const began = Date.now();
-      stop = socket.subscribe<Data>(
+      const again = (wait: number) => {
+        if (stopped || disposed) return;
+        failures = Date.now() - began > maxWait ? 1 : failures + 1;
+        resting.add((waiting = setTimeout(begin, wait + backoff(failures, minWait, maxWait))));
+      };
+      rest();
+      stop = open().subscribe<Data>(
         { query, variables: variables as Record<string, unknown> },
         {
-          next: (answer) => next({ ...answer, data: guard(answer.data) } as Answer<Data>),
+          next: (answer) => call(() => next({ ...answer, data: guard(answer.data) } as Answer<Data>)),
           error(reason) {
             if (stopped) return;
             const wait = waitOf(reason);
             if (wait === undefined) return error(reason);
-            failures = Date.now() - began > maxWait ? 1 : failures + 1;
-            waiting = setTimeout(begin, wait + backoff(failures, minWait, maxWait));
+            again(wait);
           },
-          complete() {}, // by the function that is answered
+          complete: () => again(0),
         },
       );
+    }
+    /** rest forgets the wait. */
+    function rest(): void {
+      clearTimeout(waiting);
+      if (waiting) resting.delete(waiting);
     }
     begin();
     return () => {
       stopped = true;
-      clearTimeout(waiting);
+      rest();
       stop();
     };
   }
@@ -137,7 +164,7 @@ export function createTidings(options: TidingsOptions): Tidings {
     }
   }
 
-  return { request: (query, variables) => send(query, variables), mutate, listen, badges, socket };
+  return { request: (query, variables) => send(query, variables), mutate, listen, badges, get socket() { return open(); } };
 }
 
 /** waitOf is how long the server wants to be left alone, in milliseconds; undefined when asking again is of no use. */
@@ -145,6 +172,18 @@ function waitOf(reason: unknown): number | undefined {
   const { code, retryAfterMs } = (Array.isArray(reason) && (reason as GraphQLError[])[0]?.extensions) || {};
   if (code !== 'RATE_LIMITED' && code !== 'UNAVAILABLE' && code !== 'INTERNAL') return undefined;
   return typeof retryAfterMs === 'number' ? retryAfterMs : 0;
+}
+
+/**
+ * call calls a listener, whose error is reported as that of any other event handler: it keeps neither other listeners from a change
+ * nor an answer from its caller, and it is no reason to leave the connection, as graphql-ws would.
+ */
+function call(listener: () => void): void {
+  try {
+    listener();
+  } catch (reason) {
+    (globalThis.reportError ?? console.error)(reason);
+  }
 }
 
 /** createStore makes a store that can be set; start runs while there is a listener. */
@@ -156,7 +195,7 @@ export function createStore<Value>(value: Value, start?: () => () => void): Stor
     set(next) {
       if (next === value) return;
       value = next;
-      for (const listener of [...listeners]) listener();
+      for (const listener of [...listeners]) call(listener);
     },
     subscribe(listener) {
       const own = () => listener(); // the same listener may listen twice

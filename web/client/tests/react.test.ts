@@ -1,9 +1,9 @@
 // The hooks for React, and the client without a cache under them, against a real server.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { clear, createTidings, type Tidings } from '@tidings/client';
+import { clear, createTidings, type Tidings, type TidingsOptions } from '@tidings/client';
 import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications, type Notification } from '@tidings/client/react';
-import { createElement, useEffect } from 'react';
+import { Activity, createElement, useEffect } from 'react';
 import { create } from 'react-test-renderer';
 import WebSocket from 'ws';
 import { textOf } from './documents.js';
@@ -26,24 +26,25 @@ after(async () => {
 const hostCategories = ['orders'];
 
 /** clientOf makes a client without a cache for a user. */
-function clientOf(user: string, url = server.url): Tidings {
-  const tidings = createTidings({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
+function clientOf(user: string, url = server.url, more?: Partial<TidingsOptions>): Tidings {
+  const tidings = createTidings({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100, ...more });
   ends.push(() => tidings.socket.dispose());
   return tidings;
 }
 
 /** render calls a hook in a component for a user; now answers what it returned last, all what it has ever returned. */
-async function render<Value>(user: string, hook: () => Value, url?: string): Promise<{ now: () => Value; all: Value[]; tidings: Tidings }> {
-  const tidings = clientOf(user, url);
+async function render<Value>(user: string, hook: () => Value, url?: string, more?: Partial<TidingsOptions>) {
+  const tidings = clientOf(user, url, more);
   const all: Value[] = [];
   const Probe = () => {
     all.push(hook());
     return null;
   };
-  const root = create(createElement(TidingsProvider, { tidings }, createElement(Probe)), { unstable_isConcurrent: true } as never);
+  const page = (mode: 'visible' | 'hidden') => createElement(TidingsProvider, { tidings }, createElement(Activity, { mode, children: createElement(Probe) }));
+  const root = create(page('visible'), { unstable_isConcurrent: true } as never);
   await until(() => all.length, (n) => n > 0, 'the first call');
   ends.push(() => root.unmount());
-  return { now: () => all.at(-1)!, all, tidings };
+  return { now: () => all.at(-1)!, all, tidings, show: (mode: 'visible' | 'hidden') => root.update(page(mode)) };
 }
 
 const post = (user: string, body: string) => server.ask(user, 'mutation P($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body } });
@@ -90,7 +91,8 @@ test('useHomeFeed pages to the end, and marks what it shows', async () => {
   await post(author, 'unseen');
   await until(now, ({ newPosts }) => newPosts?.value === 13, 'the push is not there');
   const seen: (number | null | undefined)[] = [];
-  ends.push(tidings.badges.subscribe(() => seen.push(tidings.badges.get()?.homeFeed.value)));
+  const note = (value: number | null | undefined) => value !== seen.at(-1) && seen.push(value); // the push can come before the answer
+  ends.push(tidings.badges.subscribe(() => note(tidings.badges.get()?.homeFeed.value)));
   await now().markSeen();
   await until(now, ({ newPosts }) => newPosts?.value === 1, 'what was not shown does not count');
   assert.deepEqual(seen, [0, 1], 'the prediction holds until the answer is there, and no longer');
@@ -260,6 +262,77 @@ test('useNotifications marks as seen what its first page had, and not what arriv
   await until(now, ({ nodes, hasNew }) => nodes.length === 2 && hasNew, 'the next page is not there');
   await now().markSeen();
   assert.equal(tidings.badges.get()?.total.value, 1);
+});
+
+test('useNotifications has new rows when its page was read before a push and answered after it', async () => {
+  const { publishPost } = await post('late', 'mine');
+  const like = (user: string) => server.ask(user, 'mutation L($id: ID!) { likePost(input: { postId: $id }) { changed } }', { id: publishPost.post.id });
+  await like('fan-1');
+  await arrive('late', 1);
+  let answer = () => {};
+  const held = new Promise<void>((resolve) => (answer = resolve));
+  let read = false;
+  const slow: typeof fetch = async (...asked) => {
+    const response = await fetch(...asked);
+    if (!read) {
+      read = true;
+      await held;
+    }
+    return response;
+  };
+  const { now, tidings } = await render('late', () => useNotifications({ first: 5 }), undefined, { fetch: slow });
+  await until(() => read, (was) => was, 'the page is not read');
+  await server.ask('critic', 'mutation C($id: ID!) { publishPost(input: { parentId: $id, body: "hm" }) { post { id } } }', { id: publishPost.post.id });
+  await until(() => tidings.badges.get()?.total.value, (total) => total === 2, 'the push is not there');
+  answer();
+  await until(now, ({ nodes }) => nodes.length === 1, 'the page is not there');
+  assert.equal(now().hasNew, true);
+  await now().markSeen();
+  assert.equal(tidings.badges.get()?.total.value, 1, 'what was not shown does not count any more');
+});
+
+test('an empty list is loading from its first rendering on, and what comes after it is not marked as seen', async () => {
+  const { reader, author } = await pair('empty', 0);
+  const { publishPost } = await post(reader, 'mine'); // not in a feed of others, and not new
+  const feed = await render(author, () => useHomeFeed({ first: 5 }));
+  const bell = await render(reader, () => useNotifications({ first: 5 }));
+  for (const { all, now } of [feed, bell] as { all: { loading: boolean; top: unknown }[]; now: () => { loading: boolean } }[]) {
+    await until(now, ({ loading }) => !loading, 'it is loading');
+    for (const { loading, top } of all) assert.equal(loading, !top);
+  }
+  assert.deepEqual([feed.now().nodes, bell.now().nodes], [[], []]);
+  await follow(author, reader);
+  await server.ask(author, 'mutation L($id: ID!) { likePost(input: { postId: $id }) { changed } }', { id: publishPost.post.id });
+  await post(reader, 'more');
+  await arrive(author, 2); // the post, and that the reader follows
+  await arrive(reader, 2);
+  await feed.now().markSeen();
+  await bell.now().markSeen();
+  await arrive(author, 2); // the post, and that the reader follows
+  await arrive(reader, 2);
+});
+
+test('a list that is hidden and shown again has the pages that it had', async () => {
+  const { reader } = await pair('hidden', 12);
+  const effects: string[] = [];
+  let requests = 0;
+  const counted: typeof fetch = (...asked) => (requests++, fetch(...asked));
+  const hook = () => {
+    const list = useHomeFeed({ first: 5 });
+    useEffect(() => {
+      effects.push('shown');
+      return () => void effects.push('hidden');
+    }, []);
+    return list;
+  };
+  const { now, show } = await render(reader, hook, undefined, { fetch: counted });
+  await until(now, ({ nodes }) => nodes.length === 5, 'the first page is not there');
+  show('hidden');
+  await until(() => effects.join(), (all) => all === 'shown,hidden', 'it is not hidden');
+  show('visible');
+  await until(() => effects.join(), (all) => all === 'shown,hidden,shown', 'it is not shown');
+  await now().refresh();
+  assert.equal(requests, 2, 'the first page, and what was asked for');
 });
 
 test('badges are right when listening begins again after an answer with their version alone', async () => {

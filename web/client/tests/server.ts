@@ -47,6 +47,13 @@ export class Server {
     if (own.exitCode === null && own.signalCode === null) await once(own, 'exit');
   }
 
+  /** drain ends the server as an operator does, and answers when it is gone. */
+  async drain(): Promise<void> {
+    const own = this.#process!;
+    own.kill('SIGTERM');
+    if (own.exitCode === null && own.signalCode === null) await once(own, 'exit');
+  }
+
   /** forget removes the data of a server that does not run: it starts again as another one. */
   forget(): void {
     rmSync(this.#folder, { recursive: true, force: true });

@@ -40,7 +40,7 @@ for (const code of [4401, 4403]) {
 }
 
 // graphql-ws itself gives up after most of these.
-for (const code of [1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 4429, 4500]) {
+for (const code of [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 4429, 4500]) {
   test(`a connection that is closed with ${code} is made again`, async () => {
     const { socket, inits } = await connect((peer, message, connection) => {
       acknowledge(peer, message, connection);
@@ -254,6 +254,18 @@ test('connections that are acknowledged and closed count as failures in a row', 
     await peer.fire();
   }
   assert.equal((peer.failed[0] as { code: number }).code, 1012);
+});
+
+test('a server that ends connections with 1000 is left alone in between', async (t) => {
+  t.mock.method(Math, 'random', () => 1);
+  const peer = puppets(t, {});
+  for (const wait of [100, 200]) {
+    await peer.acknowledge();
+    await peer.close(1000);
+    assert.deepEqual(await peer.fire(), [wait]);
+  }
+  await peer.close(1000); // in place of an acknowledgement
+  assert.deepEqual(await peer.fire(), [400]);
 });
 
 test('connections that nobody needed any more are no failures', async (t) => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { createTidings, createTokens, type TidingsOptions } from '@tidings/client';
-import { acknowledge, ends, send, serve, type Handler, type Message } from './peer.js';
+import { acknowledge, ends, event, send, serve, type Handler, type Message } from './peer.js';
 import { until } from './until.js';
 
 const events = 'subscription E { homeFeedChanged { newPosts { value } } }';
@@ -38,6 +38,27 @@ test('listen reports what is no use to ask again, once', async () => {
   const { failed, subscribes } = await listen((peer, message) => refuse(peer, message, 'FORBIDDEN'));
   await until(() => failed.length, (n) => n > 0, 'failures');
   assert.deepEqual([failed.map(([{ extensions }]) => extensions.code), subscribes.length], [['FORBIDDEN'], 1]);
+});
+
+test('listen begins again when the server has completed a subscription', async () => {
+  const { seen, failed, subscribes } = await listen((peer, { id }) => {
+    send(peer, { id, type: 'next', payload: { data: {} } });
+    if (subscribes.length === 1) send(peer, { id, type: 'complete' });
+  });
+  await until(() => seen.length, (n) => n === 2, 'events');
+  assert.deepEqual([failed, subscribes.length], [[], 2]);
+});
+
+test('badges go on when the server has completed their subscription', async () => {
+  const { tidings, subscribes } = await listen((peer, { id, payload }) => {
+    if (payload?.query === events) return;
+    send(peer, { id, type: 'next', payload: event(`${subscribes.length}`) });
+    if (subscribes.length < 4) send(peer, { id, type: 'complete' });
+  });
+  const versions: (string | undefined)[] = [];
+  ends.push(tidings.badges.subscribe(() => versions.push(tidings.badges.get()?.version)));
+  await until(() => versions, ({ length }) => length === 3, 'versions');
+  assert.deepEqual(versions, ['2', '3', '4']);
 });
 
 test('badges say on the console that they are no longer pushed', async (t) => {
@@ -82,6 +103,59 @@ test('nothing begins again once listening has stopped', async (t) => {
   await until(() => waiting.size, (n) => n === 1, 'waits');
   stop();
   assert.deepEqual([waiting.size, subscribes.length], [0, 1]);
+});
+
+test('listen waits longer each time that the server completes a subscription', async (t) => {
+  const waiting = waits(t);
+  const { stop } = await listen((peer, { id }) => send(peer, { id, type: 'complete' }), bounds);
+  for (const expected of [60_000, 120_000]) {
+    const [[timer, { wait, then }]] = (await until(() => [...waiting], (all) => all.length === 1, 'waits')) as [[object, { wait: number; then: () => void }]];
+    assert.equal(wait, expected);
+    waiting.delete(timer);
+    then();
+  }
+  await until(() => waiting.size, (n) => n === 0, 'waits');
+  stop();
+});
+
+test('nothing begins again once the socket is disposed of', async (t) => {
+  const waiting = waits(t);
+  const { tidings, server, subscribes } = await listen((peer, message) => subscribes.length === 1 && refuse(peer, message, 'UNAVAILABLE'), bounds);
+  await until(() => waiting.size, (n) => n === 1, 'waits');
+  tidings.listen(events, {}, () => {}); // the server goes on with it
+  await until(() => subscribes.length, (n) => n === 2, 'subscriptions');
+  await tidings.socket.dispose();
+  await until(() => server.clients.size, (n) => n === 0, 'connections');
+  assert.deepEqual([waiting.size, subscribes.length], [0, 2]);
+});
+
+test('a listener that throws keeps nobody from an event, nor a request from its answer', async (t) => {
+  const said = t.mock.method(console, 'error', () => {});
+  const { tidings, seen, inits } = await listen(
+    (peer, { id, payload }) => {
+      const badges = payload?.query !== events;
+      for (const version of ['1', '2']) send(peer, { id, type: 'next', payload: badges ? event(version) : { data: {} } });
+    },
+    { fetch: async () => Response.json({ data: { viewer: { badges: { id: 'badges:alice', version: '3' } } } }) },
+  );
+  const fail = () => {
+    throw new Error('a fault of the application');
+  };
+  const heard: (string | undefined)[] = [];
+  ends.push(tidings.badges.subscribe(fail), tidings.badges.subscribe(() => heard.push(tidings.badges.get()?.version)), tidings.listen(events, {}, fail));
+  await until(() => [seen.length, heard.length, said.mock.callCount()].join(), (counts) => counts === '2,2,4', 'events');
+  assert.equal((await tidings.request<{ viewer: object }>('{ viewer { badges { id version } } }')).errors, undefined);
+  assert.deepEqual([heard, inits.length], [['1', '2', '3'], 1]);
+});
+
+test('where there is no WebSocket, as on a server that renders pages, a client asks and does not listen', async (t) => {
+  const had = Object.getOwnPropertyDescriptor(globalThis, 'WebSocket');
+  t.after(() => had && Object.defineProperty(globalThis, 'WebSocket', had));
+  delete (globalThis as { WebSocket?: unknown }).WebSocket;
+  const tidings = createTidings({ url: 'http://127.0.0.1:1/graphql', token: () => 'token', fetch: async () => good() });
+  assert.equal((await tidings.request<{ viewer: { id: string } }>('{ viewer { id } }')).data?.viewer.id, 'viewer:alice');
+  assert.equal(tidings.badges.get(), undefined);
+  assert.throws(() => tidings.badges.subscribe(() => {}), /WebSocket/);
 });
 
 /** ask makes a client whose fetch answers from a list. */
