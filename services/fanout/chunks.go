@@ -10,7 +10,6 @@ import (
 	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
 	"tidings/services/sql"
@@ -349,34 +348,6 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 		}
 	}
 	return f.Projector.Changed(ctx, FollowerIDs(edges), results)
-}
-
-// drop removes the post from the readers' inboxes. If an inbox is then too short, drop queues a refill. It takes no stamp: a
-// deletion is final, so no read of SQL can be too old for it.
-func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
-	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
-	if err != nil {
-		return err
-	}
-	if err := f.Projector.Changed(ctx, readers, results); err != nil {
-		return err
-	}
-	return f.refillLater(ctx, readers, results)
-}
-
-// refillLater queues a refill for each inbox that became too short. A refill is a job of its own, because the deletion
-// of a post that many followers have would otherwise wait for as many rebuilds.
-func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []redis.Result) error {
-	var refills []jobs.NewJob
-	for i, result := range results {
-		if result.Short {
-			refills = append(refills, projector.RefillJob(readers[i]))
-		}
-	}
-	if len(refills) == 0 {
-		return nil
-	}
-	return f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) })
 }
 
 // FollowerIDs are the followers of edges.

@@ -248,6 +248,49 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	}
 }
 
+// Deletions queue no refill for readers who are idle: their inbox stays short until they return, and each further deletion would
+// find it short, also that of a post which the inbox does not hold.
+func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(4)
+	quiet, author, idle, here := users[0], users[1], users[2], users[3]
+	old := w.Posts(quiet, services.Retention+100)
+	newest := full(w, quiet, author, idle, here)
+	w.Clock.Advance(9 * 24 * time.Hour)
+	w.Must(w.Projector.Rebuild(t.Context(), here))
+	_, _, err := w.Redis.TrimInboxes(t.Context(), []services.UserID{here})
+	w.Must(err)
+	refills := func(want int) {
+		t.Helper()
+		for _, job := range claim(w) {
+			if job.Kind == "post.remove" {
+				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
+			}
+		}
+		kinds, err := jobs.CountsByKind(t.Context(), w.Store)
+		w.Must(err)
+		queued := 0
+		for _, kind := range kinds {
+			if kind.Kind == "refill" {
+				queued = kind.Waiting
+			}
+		}
+		if queued != want {
+			t.Errorf("%d refills are queued, want %d", queued, want)
+		}
+		w.Quiet(w.Fanout)
+	}
+	w.Delete(newest[0])
+	refills(1) // of the reader who is here
+	for _, post := range old[:10] {
+		w.Delete(post)
+	}
+	refills(0)
+	w.Agree(here)
+	w.Must(w.Projector.Rebuild(t.Context(), idle))
+	w.Agree(idle)
+}
+
 // The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
 	w := world(t, nil)

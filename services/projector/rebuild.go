@@ -79,6 +79,8 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	if err != nil {
 		return rdb.Document{}, err // the run goes on without this caller and may still write to own: reading it here would be a race
 	}
+	// A refill also marks a user for whom it did nothing: after an import, only this mark tells the host application that the badges of
+	// a user who is away have changed.
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 

@@ -94,8 +94,17 @@ func TestARefillIsNoVisit(t *testing.T) {
 	})
 }
 
+// An import changes the badges of all its readers. The change stream has them all, also those who are away, whose inbox is not
+// refilled.
 func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w := world(t)
+	marked := map[services.UserID]bool{}
+	w.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
+		for _, user := range users {
+			marked[user] = true
+		}
+		return nil
+	}, func() bool { return true })
 	users := w.Users(3)
 	author, readers := users[0], users[1:]
 	w.Post(author)
@@ -113,6 +122,14 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
 	was.wantUnmoved(w, "after an import", readers[0])
+	w.Clock.Advance(9 * oneDay)
+	clear(marked)
+	_, err = projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	w.Must(err)
+	w.Quiet(w.Fanout)
+	if !marked[readers[0]] || !marked[readers[1]] {
+		t.Errorf("an import while the readers are away has marked %v", marked)
+	}
 }
 
 func TestARefillMakesNoDocument(t *testing.T) {

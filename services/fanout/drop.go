@@ -1,0 +1,56 @@
+package fanout
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/projector"
+	"tidings/services/sql"
+)
+
+// drop removes the post from the readers' inboxes. If an inbox is then too short, drop queues a refill. It takes no stamp: a
+// deletion is final, so no read of SQL can be too old for it.
+func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
+	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
+	if err != nil {
+		return err
+	}
+	if err := f.Projector.Changed(ctx, readers, results); err != nil {
+		return err
+	}
+	var short []services.UserID
+	for i, result := range results {
+		if result.Short {
+			short = append(short, readers[i])
+		}
+	}
+	return f.refillLater(ctx, short)
+}
+
+// refillLater queues a refill for each of the readers, whose inboxes are too short. A refill is a job of its own, because the
+// deletion of a post that many followers have would otherwise wait for as many rebuilds.
+//
+// Idle readers are left out: a refill does nothing for them, so their inbox stays short until they return, and every deletion would
+// queue a job for each of them. The visits are read after the removal: a reader who returns later rebuilds the inbox without the post.
+func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID) error {
+	if len(readers) == 0 {
+		return nil
+	}
+	visits, err := people.LastVisits(ctx, f.store, readers)
+	if err != nil {
+		return err
+	}
+	var refills []jobs.NewJob
+	idle := f.Projector.IdleSince()
+	for _, reader := range readers {
+		if !visits[reader].Before(idle) {
+			refills = append(refills, projector.RefillJob(reader))
+		}
+	}
+	if len(refills) == 0 {
+		return nil
+	}
+	return f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) })
+}
