@@ -1,6 +1,8 @@
 package badge
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -8,8 +10,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/people"
 	"tidings/services/redis"
+	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
 
@@ -116,6 +122,35 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 				t.Errorf("version %s after %s", now, before)
 			}
 		})
+	}
+}
+
+// An author hides their posts from a follower and shows them again before a job runs: one job brings the follow in line, and finds all
+// posts in the inbox. A node that counted in between counts again.
+func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
+	n := served(t)
+	n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+	reader, huge, small := n.follower()
+	n.Posts(huge, services.Retention+200)
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.Post(small)
+	n.settle()
+	n.agrees(reader, services.Retention+201, services.Exact)
+	hide := services.Restriction{Kind: services.Hide, Owner: small, Other: reader}
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := people.Restrict(ctx, tx, hide)
+		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
+	})
+	// Something else moves the version.
+	n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
+	before := n.feed(reader, services.Retention+200, services.Exact).Version
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := people.Unrestrict(ctx, tx, hide)
+		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
+	})
+	n.settle()
+	if now := n.agrees(reader, services.Retention+201, services.Exact).Version; now <= before {
+		t.Errorf("version %s after %s", now, before)
 	}
 }
 

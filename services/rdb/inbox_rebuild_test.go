@@ -131,6 +131,29 @@ func TestTheFloorOfARebuild(t *testing.T) {
 	})
 }
 
+// Where nodes may count in SQL, one may have counted while an edge was away for a moment. The merge of the edge then has a new version,
+// although all its posts are in the inbox; a merge of a single post has none.
+func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
+	eachView(t, func(v view) {
+		all := posts(21, 40, counted)
+		for _, test := range []struct {
+			what   string
+			facts  FeedFacts
+			status redis.Status
+			count  string
+		}{
+			{"all posts in the inbox", FeedFacts{Entries: all}, redis.Same, "20"},
+			{"a post that counts below the floor", FeedFacts{Entries: all, Floor: 20, TrimmedCounted: 19}, redis.Applied, "20+"},
+			{"a pulled author", FeedFacts{Entries: all, Pulled: []services.FollowedAuthor{{Author: 10, Since: 3}}}, redis.Applied, "20"},
+		} {
+			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.build(test.facts)
+			v.want("one post, with "+test.what, v.merge(v.stamp(), false, counted(40)), redis.Same, test.count, slices.Clone(all)...)
+			v.want("an edge, with "+test.what, v.merge(v.stamp(), true, counted(39), counted(40)), test.status, test.count, slices.Clone(all)...)
+		}
+	})
+}
+
 // Where nodes may count in SQL, they may count a post that was not pushed. Its removal then has a new version, unless the post was
 // seen.
 func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {

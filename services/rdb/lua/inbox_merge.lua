@@ -15,7 +15,9 @@ if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
 -- A trimmed post may be theirs and count still: only a refill can tell.
 local doubt = ARGV[2] == '2' and d.ft > mark(d)
--- d.beyond: a post below the floor counts, which only SQL sees; it needs a new version.
-if added == 0 and d.ft == ft and not d.beyond and not doubt then return unchanged(KEYS[2], d) end
+-- What nodes count in SQL may have changed although the inbox did not: a post below the floor counts (d.beyond), or the edge was away
+-- for a moment, and a node counted without it. Both need a new version.
+local moved = d.beyond or ARGV[2] ~= '0' and countedInSQL(KEYS[1], d)
+if added == 0 and d.ft == ft and not moved and not doubt then return unchanged(KEYS[2], d) end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)
