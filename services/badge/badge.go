@@ -176,7 +176,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		case stale[user] || unaged[user]:
 			counted = append(counted, i)
 		case documents[i].Ready && !s.projector.Away(documents[i]):
-			badges[i] = s.render(user, documents[i], at)
+			badges[i] = s.render(ctx, user, documents[i], at)
 			if as != asHost {
 				s.visits.note(user, documents[i].Day)
 			}
@@ -233,7 +233,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 		}
 		if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
 			s.withCache(ctx, users, documents, watched, at.Today())
-			return s.render(user, documents[0], at), nil
+			return s.render(ctx, user, documents[0], at), nil
 		}
 	}
 	s.logNotRebuilt(err)
@@ -268,8 +268,8 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 	return at
 }
 
-// render renders a user's document, and remembers the result.
-func (s *Service) render(user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
+// render renders a user's document for ctx's reader, and remembers the result.
+func (s *Service) render(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
 	// The view is on the heap, because sources get its address. It can be reused: the badges hold nothing of it, and no
 	// source keeps it.
 	v := usedViews.Get().(*view)
@@ -279,7 +279,7 @@ func (s *Service) render(user services.UserID, document rdb.Document, at source.
 	}()
 	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
-	s.markStale(user, v, badges)
+	s.markStale(ctx, user, v, badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
 }

@@ -28,6 +28,6 @@ func BenchmarkRender(b *testing.B) {
 	s.sources = s.newSources(sourcesOfFeatures()...)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.render(1, document, at)
+		s.render(b.Context(), 1, document, at)
 	}
 }

@@ -43,7 +43,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	s.withCache(ctx, users, documents, false, today)
 	for i, user := range users {
 		if documents[i].Ready {
-			badges[i] = s.render(user, documents[i], at)
+			badges[i] = s.render(ctx, user, documents[i], at)
 			s.visits.note(user, documents[i].Day)
 		}
 	}

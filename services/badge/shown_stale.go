@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"context"
 	"sync"
 
 	"tidings/services"
@@ -10,11 +11,43 @@ import (
 // answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
 type shownStale struct {
 	mu       sync.Mutex
-	versions map[services.UserID]uint64 // the user's half of the version
+	versions map[services.UserID]staleVersion
+}
+
+// staleVersion is the version of STALE badges.
+type staleVersion struct {
+	own    uint64 // the user's half of it
+	toHost bool   // only others than the user were shown it, such as the host application
+}
+
+// note remembers that a user's badges were shown as STALE. When the memory has most users, it only updates users who are already in
+// it: the badges of the others become exact with their next change.
+func (r *shownStale) note(user services.UserID, version staleVersion) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.versions == nil {
+		r.versions = map[services.UserID]staleVersion{}
+	}
+	had, known := r.versions[user]
+	if !known && len(r.versions) >= version.most() {
+		return
+	}
+	if known {
+		version = staleVersion{max(version.own, had.own), version.toHost && had.toHost}
+	}
+	r.versions[user] = version
+}
+
+// most is the size up to which a memory takes the version. Reads for the host leave room for users, as in noteFallback.
+func (v staleVersion) most() int {
+	if v.toHost {
+		return maxHostFallbackVersions
+	}
+	return maxFallbackVersions
 }
 
 // markStale marks as STALE the counts that may lack an update.
-func (s *Service) markStale(user services.UserID, v *view, badges *services.Badges) {
+func (s *Service) markStale(ctx context.Context, user services.UserID, v *view, badges *services.Badges) {
 	// lag has, for each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
 	lag := s.jobs.Behind(user)
 	if lag == nil {
@@ -32,15 +65,7 @@ func (s *Service) markStale(user services.UserID, v *view, badges *services.Badg
 		}
 	}
 	v.sum(badges)
-	s.shownStale.mu.Lock()
-	defer s.shownStale.mu.Unlock()
-	if s.shownStale.versions == nil {
-		s.shownStale.versions = map[services.UserID]uint64{}
-	}
-	// Beyond this bound a user's badges become exact with their next change.
-	if len(s.shownStale.versions) < maxFallbackVersions {
-		s.shownStale.versions[user] = v.Document.N
-	}
+	s.shownStale.note(user, staleVersion{v.Document.N, services.Observed(ctx)})
 }
 
 // queueShownStale queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same content
@@ -51,10 +76,10 @@ func (s *Service) queueShownStale() {
 	}
 	s.shownStale.mu.Lock()
 	shown := s.shownStale.versions
-	// markStale makes a new map when it needs one: the old one may have grown large while an engine was away.
+	// note makes a new map when it needs one: the old one may have grown large while an engine was away.
 	s.shownStale.versions = nil
 	s.shownStale.mu.Unlock()
 	for user, version := range shown {
-		s.fallbacks.note(user, version, maxFallbackVersions)
+		s.fallbacks.note(user, version.own, version.most())
 	}
 }

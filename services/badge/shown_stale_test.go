@@ -13,34 +13,60 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// besideAnother returns a node that shares its database with another one, which can die.
+func besideAnother(t *testing.T) (n node, other *sql.DB) {
+	t.Helper()
+	url := sqltest.Postgres(t)
+	n = newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
+	return n, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
+}
+
+// held lets the other node claim jobs that count the notifications of some users. After dies that node is silent, and these counts may
+// lack the effect of the jobs; after finish the jobs are done.
+func (n node) held(other *sql.DB, users ...services.UserID) (dies, finish func()) {
+	n.TB.Helper()
+	ctx, heart := n.TB.Context(), n.World.Fanout.Heartbeat()
+	n.Must(heart.Begin(ctx))
+	_, err := jobs.Beat(ctx, other, false)
+	n.Must(err)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		for _, user := range users {
+			if err := jobs.Enqueue(ctx, tx, notifications.CountsJob(user)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	queued, err := jobs.Claim(ctx, other, []string{notifications.CountsJob(users[0]).Kind}, 10, 30*time.Second)
+	n.Must(err)
+	if len(queued) != len(users) {
+		n.TB.Fatalf("the other node has claimed %v", queued)
+	}
+	dies = func() {
+		n.Clock.Advance(time.Second)
+		for tick := time.NewTicker(10 * time.Millisecond); !n.World.Fanout.SomeBehind(); <-tick.C {
+			n.Must(heart.RunOnce(ctx))
+		}
+	}
+	return dies, func() {
+		_, err := jobs.FinishHeld(ctx, other, queued)
+		n.Must(err)
+		n.Must(heart.RunOnce(ctx))
+	}
+}
+
 // Counts that lack a dead node's unfinished work are STALE, and no others. Once the work is done the badges are exact, and
 // newer than the ones shown before even if no count has changed.
 func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
-	url := sqltest.Postgres(t)
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
-	gone := sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
+	n, other := besideAnother(t)
 	_, reader := n.likedAuthor(2)
-	heart := n.World.Fanout.Heartbeat()
-	n.Must(heart.Begin(t.Context()))
-	_, err := jobs.Beat(t.Context(), gone, false)
-	n.Must(err)
-	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		return jobs.Enqueue(ctx, tx, notifications.CountsJob(reader))
-	})
 	made := n.Clock.Now()
-	queued, err := jobs.Claim(t.Context(), gone, []string{notifications.CountsJob(reader).Kind}, 10, 30*time.Second)
-	n.Must(err)
-	if len(queued) != 1 {
-		t.Fatalf("the other node has claimed %v", queued)
-	}
+	dies, finish := n.held(other, reader)
 	exact := n.read(reader)
 	if exact.Total.Precision != services.Exact {
 		t.Fatalf("at first %+v", exact.Total)
 	}
-	n.Clock.Advance(time.Second)
-	for tick := time.NewTicker(10 * time.Millisecond); !n.World.Fanout.SomeBehind(); <-tick.C {
-		n.Must(heart.RunOnce(t.Context()))
-	}
+	dies()
 	stale := n.read(reader)
 	for name, count := range map[string]services.Count{
 		"likes": stale.Notifications.Like, "notifications": stale.Notifications.Total, "total": stale.Total,
@@ -58,9 +84,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	if _, err := n.raiseFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
-	_, err = jobs.FinishHeld(t.Context(), gone, queued)
-	n.Must(err)
-	n.Must(heart.RunOnce(t.Context()))
+	finish()
 	n.queueShownStale()
 	if done, err := n.raiseFallbacks(t.Context()); done != 1 || err != nil {
 		t.Errorf("%d documents were made news again, %v", done, err)
@@ -71,5 +95,31 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	}
 	if again.Version <= stale.Version {
 		t.Errorf("afterwards the version is %s, and that of the STALE badges was %s", again.Version, stale.Version)
+	}
+}
+
+// While updates are outstanding, the host application reads more users than can be remembered. The users' own reads still have room, so
+// that their badges become exact again.
+func TestStaleReadsForTheHostLeaveRoomForUsers(t *testing.T) {
+	n, other := besideAnother(t)
+	_, reader := n.likedAuthor(2)
+	read := n.Users(1)
+	dies, finish := n.held(other, reader, read[0])
+	n.read(reader)
+	dies()
+	for i := range services.UserID(maxFallbackVersions) {
+		n.shownStale.note(1000+i, staleVersion{own: 1, toHost: true})
+	}
+	if badges, errs := n.ReadForHost(t.Context(), read); errs[0] != nil || badges[0].Total.Precision != services.Stale {
+		t.Fatalf("the host was shown %+v, %v", badges[0].Total, errs[0])
+	}
+	stale := n.read(reader)
+	finish()
+	n.queueShownStale()
+	if remembered := n.fallbacks.list([]services.UserID{reader, read[0]}); len(remembered) != 1 {
+		t.Errorf("remembered, of the user and one whom the host read when most of the memory was in use: %v", remembered)
+	}
+	if exact := n.read(reader); exact.Version <= stale.Version || exact.Total.Precision != services.Exact {
+		t.Errorf("after %s comes %s, %s", stale.Version, exact.Version, exact.Total.Precision)
 	}
 }
