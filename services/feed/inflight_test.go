@@ -38,6 +38,34 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 	}
 }
 
+// A post in flight below the end of the inbox is on no page. Reads of the last page leave the reader's document as it is.
+func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
+	n := served(t)
+	reader, _, small := n.crowd()
+	ids := n.Posts(small, services.Retention+100)
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	one := posts.InFlightFanout{Post: ids[0], Author: small}
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
+			return err
+		}
+		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
+	})
+	n.settle()
+	last := ids[len(ids)-290]
+	was := n.Document(reader).N
+	for range 2 {
+		page, err := n.Page(t.Context(), reader, last, 20)
+		n.Must(err)
+		if len(page.Items) != 10 || page.HasNext || page.End != services.EndOfRetention {
+			t.Errorf("the last page has %d posts, further ones: %t, and ends for %v", len(page.Items), page.HasNext, page.End)
+		}
+		if now := n.Document(reader).N; now != was {
+			t.Errorf("a read of the last page moves the version from %d to %d", was, now)
+		}
+	}
+}
+
 // A fan-out reaches a reader and ends while their page is read, after the inbox was read. The page still has the post.
 func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 	var during func()

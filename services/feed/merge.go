@@ -16,13 +16,14 @@ type rawPage struct {
 	Building  bool                 // the page comes from the facts, because the inbox is still being built
 	FromFacts bool                 // the page comes from the facts
 	Seen      services.PostID      // seen up to; not read if FromFacts is set
+	Floor     services.PostID      // the inbox takes no post up to here; not read if FromFacts is set
 }
 
 // merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in
 // all sources together, so it ends after the 300th entry, counted from the top. Nothing older than the newest floor is listed:
 // below it one source has lost posts while another continues. The inbox brings limit entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
-	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
+	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen, Floor: inbox.Floor}
 	// room is how many of the feed's 300 entries are below the position.
 	floor, room := inbox.Floor, services.Retention-inbox.Above
 	// A heap of the authors finds the newest pulled post in the logarithm of their number: a reader may follow many of

@@ -253,10 +253,10 @@ func (s *Service) whole(ctx context.Context, read func(context.Context, services
 }
 
 // lacking are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
-// belong to the pages below.
+// belong to the pages below, or to none: the inbox refuses a post below its floor, and each try would move the version of the document.
 func (p *rawPage) lacking(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {
-		beyond := post.Post >= before || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
+		beyond := post.Post >= before || post.Post <= p.Floor || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(p.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)
 		}
