@@ -35,6 +35,7 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 		{"alice", viewer, `{ nodes(ids: ["user:bob", "nothing"]) { id } }`, "ids", []any{"nodes"}},
 		{"alice", viewer, `{ nodes(ids: ["post:x"]) { id } }`, "ids", []any{"nodes"}},
 		{"alice", viewer, `{ nodes(ids: ["post:ref:%"]) { id } }`, "ids", []any{"nodes"}},
+		{"alice", viewer, `mutation { markNotificationsRead(input: {ids: []}) { badges { version } } }`, "ids", []any{"markNotificationsRead"}},
 		{"alice", viewer, `{ viewer { views(codes: ["topic", "A B"]) { nodes { id } } } }`, "codes", []any{"viewer", "views"}},
 		{"", host, `{ users(keys: ["alice", ""]) { user { id } } }`, "keys", []any{"users"}},
 		{"", host, `{ users(keys: ["a\nb"]) { user { id } } }`, "keys", []any{"users"}},

@@ -61,6 +61,10 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		}
 		// IDs name rows, Shown names rows in the state that was shown, and the other fields select rows if neither names any.
 		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		// An empty list is not the same as none: MarkRead refuses it.
+		if in.Ids != nil {
+			read.IDs = make([]services.PostID, 0, len(in.Ids))
+		}
 		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {

@@ -41,6 +41,7 @@ type amount struct {
 	last     *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
 	elements bool       // the number is the length of the argument, not its value
 	key      string     // the list is in this field of the argument; "": it is the argument
+	marks    bool       // the list selects what a mutation changes: an empty one selects nothing, and counts as absent
 	// otherwise is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
 	otherwise int
 	most      int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length
@@ -93,7 +94,11 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 		return a.otherwise
 	}
 	if a.elements {
-		if count := a.count(variables); a.most == 0 || count < a.most {
+		count := a.count(variables)
+		if count == 0 && a.marks {
+			return a.otherwise
+		}
+		if a.most == 0 || count < a.most {
 			return count
 		}
 		return a.most
@@ -281,7 +286,7 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 		items.most = items.otherwise
 	}
 	items.value, items.key = idsOf(of)
-	items.elements = items.value != nil
+	items.elements, items.marks = items.value != nil, true
 	return items
 }
 

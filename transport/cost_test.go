@@ -95,6 +95,10 @@ func TestCost(t *testing.T) {
 		{"marks of one with pages", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": "a"}}, 2 + 1*(2+2+1+5)},
 		{"marks of those named in the text", `mutation { mark(input: {ids: ["a", "b"]}) { marked { items { total } } } }`, nil, 2 + 2*(2+2+1+5)},
 		{"marks without ids", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": nil}}, 2 + 100*(2+2+1+5)},
+		{"marks of an empty list", `mutation($m: Mark!) { mark(input: $m) { marked { items { total } } } }`, map[string]any{"m": map[string]any{"ids": list(0)}}, 2 + 100*(2+2+1+5)},
+		{"marks of an empty list of a variable", `mutation($i: [ID!]) { mark(input: {ids: $i, all: true}) { marked { id } } }`, map[string]any{"i": list(0)}, 2 + 10*(2+1)},
+		{"marks of an empty list in the text", `mutation { mark(input: {ids: [], all: true}) { marked { items { total } } } }`, nil, 2 + 100*(2+2+1+5)},
+		{"no ids", `{ nodes(ids: []) { id } }`, nil, 0},
 		{"a fragment, each time", `{ a: viewer { ...V } b: viewer { ...V } } fragment V on Viewer { name items(first: 2) { edges { cursor } } }`, nil, 2 * (2 + 1 + 2 + 2*3)},
 		{"an inline fragment in a page", `{ viewer { items(first: 3) { ... on Items { edges { cursor } } } } }`, nil, 2 + 2 + 3*3},
 	} {

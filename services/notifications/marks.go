@@ -42,8 +42,8 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). MarkRead
-// checks the combination.
+// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). If IDs and
+// Shown are nil, none were given; a list that was given and is empty is refused. MarkRead checks the combination.
 type Reading struct {
 	IDs        []services.PostID // of notifications: each one's causes until now
 	Shown      []services.PostID // positions of notifications: each one's causes up to there
@@ -65,13 +65,13 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}
 	// All categories are locked, as a named notification may be of any of them.
 	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.all()}
-	named := len(read.IDs) + len(read.Shown)
+	named, given := len(read.IDs)+len(read.Shown), read.IDs != nil || read.Shown != nil
 	switch ranged := read.Categories != nil || read.UpTo != 0; {
-	case named > 0 && (ranged || read.All), read.All && ranged:
+	case given && (ranged || read.All), read.All && ranged:
 		return nil, services.Errorf(services.Invalid, "ids, all: neither goes with anything else but readToken")
-	case named > maxMarked:
+	case given && (named == 0 || named > maxMarked):
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, named)
-	case named > 0:
+	case given:
 		marked.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
 		marked.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
 	case ranged || read.All:

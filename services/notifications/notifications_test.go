@@ -3,6 +3,7 @@ package notifications
 import (
 	"cmp"
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -279,6 +280,29 @@ func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 		n.wants(users[0], "seen", 0)
 		if twice[0] != services.CategoryLike || len(twice) != 2 {
 			t.Error("the caller's list was changed")
+		}
+	})
+}
+
+// A list of notifications that is empty is a mistake, and means neither all of them nor none.
+func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		none := []services.PostID{}
+		for name, read := range map[string]Reading{
+			"alone": {IDs: none}, "beside all": {IDs: none, All: true}, "beside categories": {IDs: none, Categories: services.Categories},
+			"beside a position": {IDs: none, UpTo: 1}, "as it was shown": {Shown: none},
+		} {
+			if _, err := n.service.MarkRead(user, read); services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "ids") {
+				t.Errorf("%s: %v, want INVALID for ids", name, err)
+			}
+		}
+		for name, read := range map[string]Reading{
+			"one as it was shown": {IDs: none, Shown: []services.PostID{1}}, "all": {All: true}, "categories": {Categories: services.Categories},
+		} {
+			if _, err := n.service.MarkRead(user, read); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	})
 }
