@@ -148,6 +148,63 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A folder in which nothing can be stored is a failure, whether its disk is full or read-only. root may write everywhere else.
+func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
+	folder := t.TempDir()
+	if !sqltest.SmallDisk(t, folder, "4m") {
+		return // it needs root on Linux
+	}
+	text, err := os.ReadFile(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "tidings.db"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := sqltest.Postgres(t)
+	fails := func(what string, args ...string) {
+		t.Helper()
+		exit, report := examined(t, nil, append(args, "--listen", "127.0.0.1:0")...)
+		reports(t, exit, 1, report, what, "Give this user the right to write", "failure")
+	}
+	exit, report := examined(t, nil, "--data", folder, "--redis", "private", "--listen", "127.0.0.1:0")
+	reports(t, exit, 0, report, "can be written", "is whole")
+	release := sqltest.FillDisk(t, folder, 0)
+	fails("cannot be written: no space left on device", "--data", folder, "--redis", "embedded")
+	release()
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("the examination left %v, %v", left, err)
+	}
+	if out, err := exec.Command("mount", "-o", "remount,ro", folder).CombinedOutput(); err != nil {
+		t.Fatalf("remount: %v %s", err, out)
+	}
+	fails("cannot be written: read-only file system", "--data", folder, "--redis", "embedded")
+	fails("tidings.db is whole", "--data", folder, "--redis", "embedded")
+	fails("cannot be written: read-only file system", "--data", filepath.Join(folder, "new", "folder"), "--redis", "embedded")
+	// With PostgreSQL the folder has the socket of a private Redis, and otherwise it only has to be there.
+	for _, c := range []struct {
+		args string
+		want bool
+	}{{"--redis private --data " + folder, true}, {"--redis embedded --data " + folder + "/new", true}, {"--redis embedded --data " + folder, false}} {
+		_, report := examined(t, nil, append(strings.Fields(c.args), "--database", url, "--listen", "127.0.0.1:0")...)
+		if got := strings.Contains(report, "cannot be written: read-only file system"); got != c.want {
+			t.Errorf("%s: the folder is reported: %v\n%s", c.args, got, report)
+		}
+	}
+}
+
+// A file of the database that this user may not write is a failure too. A folder in its place stands for it, since root may write all
+// files.
+func TestDoctorOfAFileThatCannotBeWritten(t *testing.T) {
+	url := sqltest.SQLite(t)
+	file := strings.TrimPrefix(url, "sqlite:")
+	if err := os.Mkdir(file+".lock", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exit, report := examined(t, nil, "--database", url, "--redis", "embedded", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	reports(t, exit, 1, report, "tidings.db.lock cannot be written: is a directory", "1 failure")
+}
+
 // Without a redis-server, doctor says so.
 func TestDoctorWithoutRedis(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {

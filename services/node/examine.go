@@ -35,7 +35,7 @@ const (
 )
 
 // Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it
-// makes no file or table, and starts no server. If a node already serves with the same data or addresses, the findings say
+// leaves no file or table behind, and starts no server. If a node already serves with the same data or addresses, the findings say
 // so. It checks everything, whatever it finds, because an operator wants one list. The settings have been checked with the
 // command line, so every address has a form that can be tried.
 func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
@@ -43,6 +43,7 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x.tokens(ctx)
 	x.addresses()
 	x.machine()
+	x.data()
 	// The findings have everything that the engines would log.
 	quiet := slog.New(slog.DiscardHandler)
 	database, done := context.WithTimeout(ctx, examineWithin)
@@ -120,6 +121,22 @@ func (x *examination) addresses() {
 	if !x.cfg.Development() && x.cfg.Operations == "" {
 		x.add(services.Warning, "addresses", "neither /metrics, GraphiQL nor the console is served", "Set --operations-listen to an address that only operators reach.")
 	}
+}
+
+// data checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has its
+// socket in it. The folder of a SQLite file is examined with the file.
+func (x *examination) data() {
+	if x.cfg.Database == "" || x.cfg.Data == "" {
+		return
+	}
+	if _, err := os.Stat(x.cfg.Data); err == nil && !redis.StartsPrivate(x.cfg.Redis) {
+		return
+	}
+	err := sql.TryFolder(x.cfg.Data)
+	if err != nil {
+		err = fmt.Errorf("--data %s cannot be written: %w", x.cfg.Data, err)
+	}
+	x.try("data", "--data "+x.cfg.Data+" can be written", err, sql.AdviceToWrite)
 }
 
 // machine checks the limits of this process and its machine. A limit that the system does not report is not shown. Nothing here

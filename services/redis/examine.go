@@ -45,6 +45,12 @@ func Examine(ctx context.Context, options Options) []services.Finding {
 	return x.found
 }
 
+// StartsPrivate reports whether a node with this address starts a redis-server of its own.
+func StartsPrivate(url string) bool {
+	_, missing := exec.LookPath(serverProgram)
+	return missing == nil && (url == modeAuto || url == modePrivate)
+}
+
 // examination collects findings; masters are examined concurrently.
 type examination struct {
 	mu    sync.Mutex

@@ -26,7 +26,8 @@ const (
 	lowDisk        = 1 << 30     // bytes
 )
 
-// Examine checks the database of a configuration for an operator and changes nothing: it makes no file and no table.
+// Examine checks the database of a configuration for an operator and changes nothing that lasts: it leaves no file and no
+// table behind.
 func Examine(ctx context.Context, cfg Config) []services.Finding {
 	x := &examination{clock: cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})}
 	cfg.Clock = x.clock
@@ -156,20 +157,13 @@ func newestMigration() int64 {
 
 // sqlite examines a file and its folder. It must not leave anything beside the file, which may be a backup.
 func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
-	folder := filepath.Dir(file)
-	for { // up to the nearest folder that exists: the missing ones would be created in it
-		info, err := os.Stat(folder)
-		if err == nil && !info.IsDir() {
-			x.add(services.Failure, fmt.Sprintf("%s is not a folder", services.Quote(folder)), "Choose another --data folder.")
-			return
-		}
-		if parent := filepath.Dir(folder); err == nil || parent == folder {
-			break
-		} else {
-			folder = parent
-		}
+	folder, err := nearestFolder(filepath.Dir(file))
+	if err != nil {
+		x.add(services.Failure, err.Error(), "Choose another --data folder.")
+		return
 	}
 	x.disk(folder)
+	x.tryWrite(services.Quote(folder), TryFolder(folder))
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		x.add(services.Fine, "SQLite: "+file+" does not exist yet: the first start creates it", "")
 		return
@@ -183,7 +177,10 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	if holder != "" {
 		x.add(services.Warning, "SQLite: "+file+" is in use"+holder+"; SQLite serves one process", "If a node runs here, this is what it looks like. Otherwise stop that process.")
 	}
-	_, err := os.Stat(file + "-wal")
+	if holder == "" { // beside a running node nothing is opened that SQLite may have locked
+		x.files(file)
+	}
+	_, err = os.Stat(file + "-wal")
 	if holder == "" && errors.Is(err, fs.ErrNotExist) {
 		dsn += "&immutable=1" // otherwise SQLite makes -wal and -shm, and leaves them
 	}
@@ -206,6 +203,70 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	x.add(services.Fine, "SQLite: "+file+" is whole", "")
 	x.tables(ctx, s.db)
 }
+
+// nearestFolder goes up to the nearest folder that exists: the missing ones would be created in it.
+func nearestFolder(folder string) (string, error) {
+	for {
+		info, err := os.Stat(folder)
+		if err == nil && !info.IsDir() {
+			return "", fmt.Errorf("%s is not a folder", services.Quote(folder))
+		}
+		parent := filepath.Dir(folder)
+		if err == nil || parent == folder {
+			return folder, nil
+		}
+		folder = parent
+	}
+}
+
+// TryFolder checks that this process can store something in a folder, or in the nearest one above that exists. It leaves nothing
+// behind. Only an attempt tells: root may write where permissions forbid it, but not on a read-only or a full file system.
+func TryFolder(folder string) error {
+	folder, err := nearestFolder(folder)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(folder, ".tidings-doctor-*")
+	if err == nil {
+		_, err = file.Write(make([]byte, 4096)) // the name of a file fits on a full disk
+		err = cmp.Or(err, file.Close(), os.Remove(file.Name()))
+	}
+	return reasonOf(err)
+}
+
+// reasonOf is the reason in an error of a file, without the file's name.
+func reasonOf(err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+// files checks that the files of a database that is not in use can be written. Files of another user are left beside it when somebody
+// has looked at it with another program.
+func (x *examination) files(file string) {
+	for _, name := range []string{file, file + "-wal", file + "-shm", file + ".lock"} {
+		opened, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err == nil {
+			err = opened.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			x.tryWrite(name, reasonOf(err))
+		}
+	}
+}
+
+// tryWrite adds the finding of an attempt to write.
+func (x *examination) tryWrite(what string, err error) {
+	if err != nil {
+		x.add(services.Failure, fmt.Sprintf("%s cannot be written: %v", what, err), AdviceToWrite)
+		return
+	}
+	x.add(services.Fine, what+" can be written", "")
+}
+
+// AdviceToWrite is the advice for a folder or a file that cannot be written.
+const AdviceToWrite = "Give this user the right to write there, and room on the disk, or choose another --data folder."
 
 // disk checks the space of a folder's file system. A full disk is the one fault of SQLite that is easy to foresee.
 func (x *examination) disk(folder string) {
