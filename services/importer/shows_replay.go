@@ -241,7 +241,7 @@ func (re *showReplay) replayTime(at time.Time) time.Time {
 }
 
 // applyEvent applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
-// refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
+// refuses the event, because another client has changed the show meanwhile, or because it is gone, the event is reported and skipped.
 func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	// The show is read for each event, because another client may have made, started or cancelled it since the last event.
@@ -269,7 +269,8 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 		return re.saveEventCount(ctx, tx, number)
 	})
 	// The event can never succeed. Save the position alone, or every further run would stop here.
-	if code := services.CodeOf(err); code == services.Conflict || code == services.Invalid || code == services.Forbidden {
+	switch services.CodeOf(err) {
+	case services.Conflict, services.Invalid, services.Forbidden, services.NotFound:
 		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
 		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.saveEventCount(ctx, tx, number) })
 	}

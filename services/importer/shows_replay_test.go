@@ -2,6 +2,7 @@ package importer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,26 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 		if want := []live.ShowStatus{live.ShowReplay, live.ShowLive, live.ShowUpcoming, live.ShowCancelled}; !slices.Equal(statuses, want) {
 			t.Errorf("after %d events they are %v, want %v", waits, statuses, want)
 		}
+	}
+}
+
+// A show that is gone ends with its own events: the replay goes on with the other shows, and a further run does not stop either.
+func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
+	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	r := newRehearsal(t, w)
+	file := r.file("evening.jsonl", evening)
+	if _, err := r.again(file, 2); err != nil {
+		t.Fatal(err)
+	}
+	_, shows := r.imported("e1")
+	r.statements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as it does in a snapshot from before
+	r.out.Reset()
+	_, err := r.again(file, 100)
+	if _, shows = r.imported("e2", "e3", "e4"); err != nil || shows["e2"].Status != live.ShowLive || shows["e4"].Status != live.ShowCancelled {
+		t.Errorf("%v: %+v", err, shows)
+	}
+	if !strings.Contains(r.out.String(), "line 1: showId: there is no show") {
+		t.Errorf("printed was\n%s", r.out.String())
 	}
 }
 
