@@ -15,8 +15,8 @@ if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
 -- A trimmed post may be theirs and count still: only a refill can tell.
 local doubt = ARGV[2] == '2' and d.ft > mark(d)
--- What nodes count in SQL may have changed although the inbox did not: a post below the floor counts (d.beyond), or the edge was away
--- for a moment, and a node counted without it. Both need a new version.
+-- What nodes count in SQL may have changed although the inbox did not: a post below the floor counts (d.beyond), or the edge has changed
+-- and a node counted by another one. Both need a new version.
 local moved = d.beyond or ARGV[2] ~= '0' and countedInSQL(KEYS[1], d)
 if added == 0 and d.ft == ft and not moved and not doubt then return unchanged(KEYS[2], d) end
 trim(KEYS[2], d)
