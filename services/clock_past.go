@@ -27,8 +27,9 @@ func (p *pastIDs) keep(first, last PostID) {
 }
 
 // NextAt makes an ID of an event that happened at a moment, to the millisecond. It differs from all IDs of Next, also from later ones.
-// IDs of one millisecond rise in the order of the calls; a full millisecond continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A caller that
-// needs an ID greater than all IDs in a table reads the table's last ID, and calls After.
+// IDs of one millisecond rise in the order of the calls; a full millisecond continues in the next one. The ID may be less than the
+// IDs of other nodes and of earlier processes. A caller that needs an ID greater than all IDs in a table reads the table's last ID,
+// and calls After.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
