@@ -126,6 +126,16 @@ func startDemo(t *testing.T, arguments ...string) *world.Process {
 	return server
 }
 
+// homeIsSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above them.
+func (p *demoPage) homeIsSeen() {
+	p.t.Helper()
+	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.shows("home", "")
+	if browsertest.Evaluate[bool](p.tab, p.t, `document.querySelector('#left-home .pill') !== null`) {
+		p.t.Error("a pill is above the posts that it counts")
+	}
+}
+
 // likesAreIn waits until the newest notification has all its actors, because jobs fold the likes into it later.
 func (p *demoPage) likesAreIn(all int) {
 	p.t.Helper()

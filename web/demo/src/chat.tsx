@@ -82,6 +82,9 @@ export function Chat({ connection, shown, tell }: View) {
   );
 }
 
+/** newKey makes a key for one message. There is no crypto.randomUUID on a page that is served by http to another machine. */
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
 /** How often a device says that it is still inside: its lease lasts a minute. */
 const renewEvery = 40_000;
 
@@ -91,6 +94,7 @@ function Talk({ talk, connection, shown, tell, close }: { talk: Conversation; co
   const now = useCell(clock);
   const [messages, setMessages] = useState<readonly Message[]>();
   const [text, setText] = useState('');
+  const attempt = useRef<string | undefined>(undefined); // the key of the text in the field, from its first sending on
   const end = useRef<HTMLDivElement>(null);
   const add = (one: Message | null) =>
     one && setMessages((former) => (former ? [...former.filter(({ id }) => id !== one.id), one].sort((a, b) => (a.id < b.id ? -1 : 1)) : former));
@@ -126,15 +130,21 @@ function Talk({ talk, connection, shown, tell, close }: { talk: Conversation; co
   useEffect(() => {
     end.current?.scrollTo({ top: end.current.scrollHeight });
   }, [messages?.length]);
+  /** write changes the text: another text is another message. */
+  const write = (next: string) => {
+    attempt.current = undefined;
+    setText(next);
+  };
   const send = async (event: Event) => {
     event.preventDefault();
     if (!text.trim()) return;
     clicked();
+    const idempotencyKey = (attempt.current ??= newKey());
     try {
-      const { data, errors } = await tidings.request<{ sendMessage: { message: Message } | null }>(sendMessage, { input: { conversationId: talk.id, body: text } });
+      const { data, errors } = await tidings.request<{ sendMessage: { message: Message } | null }>(sendMessage, { input: { conversationId: talk.id, body: text, idempotencyKey } });
       if (!data?.sendMessage) throw new Error(errors?.[0]?.message);
       add(data.sendMessage.message);
-      setText('');
+      if (attempt.current === idempotencyKey) write(''); // unless another text was begun meanwhile
     } catch (reason) {
       tell(reason);
     }
@@ -155,7 +165,7 @@ function Talk({ talk, connection, shown, tell, close }: { talk: Conversation; co
         ))}
       </div>
       <form class="say" onSubmit={(event) => void send(event)}>
-        <input aria-label={words.say} placeholder={words.say} maxLength={500} autoComplete="off" value={text} onInput={({ currentTarget }) => setText(currentTarget.value)} />
+        <input aria-label={words.say} placeholder={words.say} maxLength={500} autoComplete="off" value={text} onInput={({ currentTarget }) => write(currentTarget.value)} />
         <button class="round" aria-label={words.send}><Icon name="send" size={16} /></button>
       </form>
     </div>

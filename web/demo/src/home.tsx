@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { BADGES } from '@tidings/client';
 import { useHomeFeed, useTidings, type Post } from '@tidings/client/react';
 import { clicked } from './meter.ts';
@@ -20,11 +20,11 @@ const watch = `subscription WatchHomeFeed($since: Version) { homeFeedChanged(sin
 const rowFields = 'post { id viewerHasLiked likeCount commentCount } badges { ...TidingsBadges }';
 
 /** Home is the feed, with a pill for what is new in it. */
-export function Home({ connection, tell }: View) {
+export function Home({ connection, shown, tell }: View) {
   const words = useWords();
   const tidings = useTidings();
   const now = useCell(clock);
-  const { nodes, newPosts, loading, error, hasNextPage, loadNext, refresh, markSeen } = useHomeFeed<FeedPost>({ first: 20, select });
+  const { nodes, top, newPosts, loading, error, hasNextPage, loadNext, refresh, markSeen } = useHomeFeed<FeedPost>({ first: 20, select });
   const [authors, setAuthors] = useState<readonly Person[]>([]);
   const [changed, setChanged] = useState<ReadonlyMap<FeedPost, Partial<FeedPost>>>(new Map()); // by the post as it was read: a later read has the truth
   const list = useRef<HTMLDivElement>(null);
@@ -35,13 +35,20 @@ export function Home({ connection, tell }: View) {
   useEffect(() => {
     if (connection > 1) void refresh();
   }, [connection]);
+  // A page that is on the screen is seen, so that the pill counts the posts that came after it.
+  const onScreen = shown && nodes.length > 0;
+  useLayoutEffect(() => {
+    if (onScreen) void markSeen().catch(tell);
+  }, [onScreen, top]);
+  useEffect(() => {
+    if (error && nodes.length > 0) tell(error);
+  }, [error]);
   const posts = useMemo(() => nodes.map((post) => ({ ...post, ...changed.get(post) })), [nodes, changed]);
 
   const see = async () => {
     clicked();
     await refresh();
     list.current?.scrollTo({ top: 0 });
-    await markSeen().catch(tell);
   };
   const like = async (post: FeedPost) => {
     const liked = !post.viewerHasLiked;
@@ -72,7 +79,7 @@ export function Home({ connection, tell }: View) {
   }, [missing]);
   return (
     <div class="view">
-      {count > 0 && (
+      {top && count > 0 && (
         <button type="button" class="pill" onClick={() => void see()}>
           <span class="faces">{authors.slice(0, 3).map((author) => <Avatar key={author.key} person={author} size={20} />)}</span>
           {words.newPosts(String((newPosts?.value ?? 0) > 99 ? '99+' : newPosts?.value))}
