@@ -190,6 +190,28 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 	})
 }
 
+// A replay ends at an event whose host is being erased, as an import ends at a batch. Once the erasure is done, the same command
+// continues there.
+func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		r, of := newRehearsal(t, withShows(w)), besideErasures["shows"]
+		opts := Options{File: r.file("f", of.lines), Out: &r.out, Clock: w.Clock}
+		db := &interrupted{DB: r.db, before: map[int]func(){2: r.beginErasure}}
+		report, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, opts)
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `line 2: the user "alice" is being erased`) || report.New != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		r.endErasure()
+		report, err = ReplayShows(t.Context(), r.db, livetest.Service(w), 60, opts)
+		if err != nil || report.New != 2 || !strings.Contains(r.out.String(), "continuing after event 1") {
+			t.Errorf("again: %+v, %v\n%s", report, err, r.out.String())
+		}
+		if rows := r.rows(of, r.number("alice")); rows != "2" {
+			t.Errorf("the new user has %s shows, want 2", rows)
+		}
+	})
+}
+
 // An erasure begins before a batch or after it, however long the batch takes: what it has to remove is committed then. That holds
 // for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
 func TestAnErasureWaitsForTheBatch(t *testing.T) {

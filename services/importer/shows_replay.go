@@ -242,6 +242,7 @@ func (re *showReplay) replayTime(at time.Time) time.Time {
 
 // applyEvent applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
 // refuses the event, because another client has changed the show meanwhile, or because it is gone, the event is reported and skipped.
+// If its host is being erased, applyEvent fails, and the next run begins with the event.
 func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	// The show is read for each event, because another client may have made, started or cancelled it since the last event.
@@ -257,11 +258,17 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 		re.report.NotNew++
 	}
 	// Write may run its function again, so the show is counted once the transaction is committed.
-	var made bool
+	var made, refused bool
 	err = re.db.Write(ctx, func(tx *sql.Tx) error {
-		made = false
+		made, refused = false, false
 		if happens {
-			if err := re.apply(ctx, tx, event, row, show); err != nil {
+			cmd, err := re.command(ctx, tx, event, row, show)
+			if err != nil {
+				return err
+			}
+			// Only Apply runs: its jobs, which are queued in this transaction, do the work of AfterCommit a little later.
+			if _, err := cmd.Apply(ctx, tx); err != nil {
+				refused = true
 				return err
 			}
 			made = event.step == stepSchedule
@@ -269,8 +276,8 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 		return re.saveEventCount(ctx, tx, number)
 	})
 	// The event can never succeed. Save the position alone, or every further run would stop here.
-	switch services.CodeOf(err) {
-	case services.Conflict, services.Invalid, services.Forbidden, services.NotFound:
+	code := services.CodeOf(err)
+	if refused && slices.Contains([]services.Code{services.Conflict, services.Invalid, services.Forbidden, services.NotFound}, code) {
 		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
 		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.saveEventCount(ctx, tx, number) })
 	}
@@ -288,27 +295,23 @@ func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int
 	return setProgress(ctx, tx, re.source.identity, number)
 }
 
-// apply runs the command of an event in the transaction. show is the existing show of the row's key; a schedule has none.
-func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
-	if event.step != stepSchedule {
-		id := services.PostID(show.Object.Number)
-		// The zero time means now. With its old time from the file, the event would alert nobody.
-		cmd := re.service.Cancel(show.Owner, id)
-		switch event.step {
-		case stepStart:
-			cmd = re.service.Start(show.Owner, id, time.Time{})
-		case stepEnd:
-			cmd = re.service.End(show.Owner, id, time.Time{}, row.ReplayURL)
-		}
-		// Only Apply runs: its jobs, which are queued in this transaction, do the work of AfterCommit a little later.
-		_, err := cmd.Apply(ctx, tx)
-		return err
+// command makes the command of an event, for the transaction. show is the existing show of the row's key; a schedule has none, and its
+// host becomes a user with the first show. It fails if the host is being erased.
+func (re *showReplay) command(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) (*jobs.Command, error) {
+	// The zero time means now. With its old time from the file, the event would alert nobody.
+	id, now := services.PostID(show.Object.Number), time.Time{}
+	switch event.step {
+	case stepCancel:
+		return re.service.Cancel(show.Owner, id), nil
+	case stepStart:
+		return re.service.Start(show.Owner, id, now), nil
+	case stepEnd:
+		return re.service.End(show.Owner, id, now, row.ReplayURL), nil
 	}
 	key := re.opts.Prefix + row.Host
-	// A host becomes a user with the first show.
 	numbers, err := people.EnsureHeld(ctx, tx, []string{key}, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A plan must be in the future, even if this event is late.
 	plan := re.replayTime(row.PlannedAt.Time)
@@ -318,6 +321,5 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 	// The command claims the ref with the show, so that the later steps find it, also after a restart.
 	cmd := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
 	refs.OnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
-	_, err = cmd.Apply(ctx, tx)
-	return err
+	return cmd, nil
 }
