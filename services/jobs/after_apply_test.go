@@ -77,3 +77,34 @@ func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
 		t.Errorf("the updates are %v, want %v", notes, want)
 	}
 }
+
+// A repetition of a command whose update is owed fails too. What is owed is still the update of the command that was applied, with its
+// AfterApply.
+func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
+	for _, coalesced := range []string{"", "view"} {
+		each(t, func(t *testing.T, n *node) {
+			var notes []string
+			failure := errMissed
+			for _, name := range []string{"first", "again"} {
+				o := newCommand(1, "make")
+				o.Key, o.CoalesceKey = "k", coalesced
+				cmd := noting(o, name, &notes)
+				commit := cmd.AfterCommit
+				cmd.AfterCommit = func(ctx context.Context) error {
+					if failure != nil {
+						return failure
+					}
+					return commit(ctx)
+				}
+				n.must(n.Commit(t.Context(), cmd)[0])
+			}
+			failure, notes = nil, nil
+			if n.ViewsStale(t.Context(), 1) {
+				t.Error("the views are still stale")
+			}
+			if want := []string{"apply first", "commit first"}; !slices.Equal(notes, want) {
+				t.Errorf("the updates are %v, want %v", notes, want)
+			}
+		})
+	}
+}

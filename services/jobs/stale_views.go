@@ -36,11 +36,13 @@ type owed struct {
 
 // update brings a view up to date from the facts. It may run again at any time.
 type update struct {
-	run func(context.Context) error
+	run     func(context.Context) error
+	applied bool // it is of a command that was applied, and runs its AfterApply
 }
 
 // note records a failed update. A later update of its kind replaces it, because each update reads the facts anew or projects a
-// newer state of them.
+// newer state of them. The update of a repetition changes nothing anew, and does less: it replaces no update of a command that was
+// applied.
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
@@ -59,14 +61,18 @@ func (s *staleViews) note(cmd *Command) {
 	if actor == nil {
 		actor = &owed{updates: map[string]*update{}}
 	}
-	if actor.updates[kind] == nil {
+	had := actor.updates[kind]
+	if had != nil && had.applied && !cmd.applied {
+		return
+	}
+	if had == nil {
 		// The update is not recorded: until its job has run, the actor may read a view without the change.
 		if s.count == maxStale {
 			return
 		}
 		s.count++
 	}
-	actor.updates[kind] = &update{cmd.update()}
+	actor.updates[kind] = &update{cmd.update(), cmd.applied}
 	s.of[cmd.Actor] = actor
 	s.users.Store(int64(len(s.of)))
 }
