@@ -153,7 +153,8 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
-	// Everything once more: idempotent work changes no version.
+	// Everything once more: idempotent work changes no version, but that of a reader of pulled authors. A node may have counted their
+	// posts in SQL while a follow was away.
 	versions, err := w.Redis.Versions(t.Context(), users)
 	w.Must(err)
 	for _, user := range users[1:] {
@@ -163,10 +164,11 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	again, err := w.Redis.Versions(t.Context(), users)
 	w.Must(err)
 	for i := range versions {
-		if versions[i] != again[i] {
+		if versions[i] != again[i] && len(w.Document(users[i]).Pulled) == 0 {
 			t.Errorf("user %d got a new version without a change", users[i])
 		}
 	}
+	w.Agree(users...)
 	if _, dead := w.Jobs(); dead != 0 {
 		t.Errorf("%d dead jobs", dead)
 	}
