@@ -18,8 +18,8 @@ import (
 type Limits struct{ Limiter *ratelimit.Limiter }
 
 // hostSubject is the subject of all tokens with the scope ingest, and adminSubject is the subject of all tokens with the scope
-// admin. They are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a
-// key shares nothing with them.
+// admin. They are not keys of users: the budgets of the host and ADMIN have no other subject, so a user with such a key shares
+// nothing with them.
 const (
 	hostSubject  = "host"
 	adminSubject = "admins"
@@ -49,9 +49,6 @@ func (l Limits) Socket(viewer services.Viewer) error {
 // it has changed, and the viewer's badges.
 const freePayload = 1000
 
-// freeEvent is the part of the cost of a subscription that each of its events is free of: the counts, and a few items.
-const freeEvent = 100
-
 // Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation
 // with a large payload is charged for the reading too, or a client could read without limit by harmless mutations. Without a
 // token the address is charged. The transport calls Operation after it has checked the document and before the execution. A
@@ -70,17 +67,18 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	return l.Limiter.TakeAll(who.subject, mutationSpendings(operation, who.reads, who.writes, cost)...)
 }
 
-// Event charges an event of a subscription for its cost above a free part.
+// Event charges an event of a subscription for its cost. Others cause the events, so they have a budget of their own: what happens
+// to a user must not take the queries from them. The bound is on all of a user's subscriptions together, however many they open.
 func (l Limits) Event(ctx context.Context, address string, cost int) error {
 	who := payerOf(ctx, address)
-	return l.Limiter.Take(who.reads, who.subject, cost-freeEvent)
+	return l.Limiter.Take(who.events, who.subject, cost)
 }
 
 // payer is the subject that pays for an operation, and its budgets.
 type payer struct {
-	subject       string
-	reads, writes ratelimit.Budget
-	operator      bool
+	subject               string
+	reads, writes, events ratelimit.Budget
+	operator              bool
 }
 
 // payerOf returns who pays for an operation. Without a token the address pays.
@@ -88,11 +86,15 @@ func payerOf(ctx context.Context, address string) payer {
 	viewer, err := services.ViewerFrom(ctx)
 	switch {
 	case err != nil:
-		return payer{subject: " " + address, reads: ratelimit.Reads, writes: ratelimit.Writes} // no key of a user begins with a space
+		// No key of a user begins with a space.
+		return payer{subject: " " + address, reads: ratelimit.Reads, writes: ratelimit.Writes, events: ratelimit.Events}
 	case viewer.Has(services.ScopeIngest):
-		return payer{subject: hostSubject, reads: ratelimit.HostReads, writes: ratelimit.HostWrites}
+		return payer{subject: hostSubject, reads: ratelimit.HostReads, writes: ratelimit.HostWrites, events: ratelimit.HostEvents}
 	default:
-		return payer{subject: viewer.Key, reads: ratelimit.Reads, writes: ratelimit.Writes, operator: viewer.Has(services.ScopeAdmin)}
+		return payer{
+			subject: viewer.Key, reads: ratelimit.Reads, writes: ratelimit.Writes, events: ratelimit.Events,
+			operator: viewer.Has(services.ScopeAdmin),
+		}
 	}
 }
 

@@ -117,21 +117,22 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 	}
 }
 
-// An event has a free part, and pays from the budget of queries for the rest. An operator pays for events as a user only.
-func TestAnEventPaysLikeAQuery(t *testing.T) {
+// An event pays from the budget of events. Whatever it costs, the queries keep theirs. An operator pays for events as a user only.
+func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
+	query := limited(t, `{ __typename }`, nil)
 	for name, test := range map[string]struct {
 		ctx  context.Context
 		cost int
 		want int
 	}{
-		"a large event":   {viewing("alice"), 100 + 250, 4},
-		"a small one":     {viewing("alice"), 100, 100},
-		"without a token": {viewing(""), 100 + 500, 2},
-		"an operator":     {viewing("root", services.ScopeAdmin), 100 + 250, 4},
-		"the host":        {viewing("", services.ScopeIngest), 100 + 250, 8},
+		"a large event":   {viewing("alice"), 250, 4},
+		"a small one":     {viewing("alice"), 20, 50},
+		"without a token": {viewing(""), 500, 2},
+		"an operator":     {viewing("root", services.ScopeAdmin), 250, 4},
+		"the host":        {viewing("", services.ScopeIngest), 250, 8},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
-			ratelimit.Reads: 1000, ratelimit.HostReads: 2000, ratelimit.Admin: 1,
+			ratelimit.Events: 1000, ratelimit.HostEvents: 2000, ratelimit.Admin: 1, ratelimit.Reads: 300, ratelimit.HostReads: 300,
 		}})}
 		got := 0
 		for got < 100 && l.Event(test.ctx, "192.0.2.1", test.cost) == nil {
@@ -139,6 +140,9 @@ func TestAnEventPaysLikeAQuery(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
+		}
+		if err := l.Operation(test.ctx, "192.0.2.1", query, 300); err != nil {
+			t.Errorf("%s: the events left nothing for a query: %v", name, err)
 		}
 	}
 }

@@ -35,12 +35,14 @@ type Budget string
 // The budgets. Each belongs to one kind of subject.
 const (
 	Reads         Budget = "READS"         // cost of a viewer's queries, subscriptions and large payloads
+	Events        Budget = "EVENTS"        // cost of the events of a viewer's subscriptions
 	Writes        Budget = "WRITES"        // a viewer's mutation fields
 	Follows       Budget = "FOLLOWS"       // a viewer's follows and unfollows
 	Conversations Budget = "CONVERSATIONS" // conversations that a viewer creates, and additions of members
 	Sockets       Budget = "SOCKETS"       // WebSockets that a viewer opens
 	HostReads     Budget = "HOST_READS"    // cost of a host application's queries (scope ingest)
-	HostWrites    Budget = "HOST_WRITES"   // a host application's events and mutation fields
+	HostEvents    Budget = "HOST_EVENTS"   // cost of the events of a host application's subscriptions
+	HostWrites    Budget = "HOST_WRITES"   // what a host application ingests, and its mutation fields
 	Admin         Budget = "ADMIN"         // operations with the scope admin
 	Address       Budget = "ADDRESS"       // HTTP requests, WebSockets and their operations from one address
 )
@@ -52,13 +54,13 @@ type Limits map[Budget]int
 // Defaults returns the limits of a server that sets none.
 func Defaults() Limits {
 	return Limits{
-		Reads: 600_000, Writes: 600, Follows: 120, Conversations: 60, Sockets: 240,
-		HostReads: 60_000_000, HostWrites: 3_000_000, Admin: 1_200, Address: 60_000,
+		Reads: 600_000, Events: 6_000_000, Writes: 600, Follows: 120, Conversations: 60, Sockets: 240,
+		HostReads: 60_000_000, HostEvents: 600_000_000, HostWrites: 3_000_000, Admin: 1_200, Address: 60_000,
 	}
 }
 
 // Budgets lists the names in the order of their documentation.
-var Budgets = []Budget{Reads, Writes, Follows, Conversations, Sockets, HostReads, HostWrites, Admin, Address}
+var Budgets = []Budget{Reads, Events, Writes, Follows, Conversations, Sockets, HostReads, HostEvents, HostWrites, Admin, Address}
 
 // maxLimit is far above what a server can do, and keeps an allowance within the numbers of the token buckets.
 const maxLimit = 1_000_000_000
