@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,54 +84,6 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 			t.Errorf("after the refusals: %s", got)
 		}
 		c.expect(`{"type":"complete","id":"1"}`)
-	})
-}
-
-// Opening a subscription pays for its first event, and each further event is charged. After a refusal the next event waits, and shows
-// the latest state.
-func TestARateLimitedEventWaits(t *testing.T) {
-	limits := &fakeLimits{}
-	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
-		limits.events.Store(0)
-		limits.event.Store(false)
-		plain := func(value int) string { return strings.Replace(tick("1", value), "ticks", "plain", 1) }
-		c := w.open("alice")
-		c.subscribe("1", "subscription { plain }")
-		synctest.Wait()
-		for value, charged := range []int64{0, 1, 2} {
-			w.schema.hub.publish(value)
-			c.expect(plain(value))
-			if synctest.Wait(); limits.events.Load() != charged {
-				t.Errorf("after event %d %d events are charged: want %d", value, limits.events.Load(), charged)
-			}
-		}
-		limits.event.Store(true)
-		w.schema.hub.publish(3)
-		c.expect(plain(3))
-		start := time.Now()
-		for value := range 3 {
-			w.schema.hub.publish(4 + value)
-			c.nothing()
-		}
-		pass(errLimited.RetryAfter + time.Second)
-		c.nothing() // refused again
-		limits.event.Store(false)
-		c.expect(plain(6))
-		if took := time.Since(start); took != 2*errLimited.RetryAfter {
-			t.Errorf("the latest state came after %v: want %v", took, 2*errLimited.RetryAfter)
-		}
-		if synctest.Wait(); limits.events.Load() != 4 {
-			t.Errorf("%d events are charged: want 4", limits.events.Load())
-		}
-		// A subscription that waits ends like any other.
-		limits.event.Store(true)
-		w.schema.hub.publish(7)
-		c.expect(plain(7))
-		c.send(`{"type":"complete","id":"1"}`)
-		synctest.Wait()
-		if n := w.schema.hub.count(); n != 0 {
-			t.Errorf("%d watchers are left", n)
-		}
 	})
 }
 

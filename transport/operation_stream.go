@@ -13,8 +13,10 @@ import (
 // stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver
 // closes its channel or the context ends.
 //
-// Each event after the first, which is paid for with the operation, is charged once it is sent. After a refusal stream waits before
-// it takes another event: the resolver's channel replaces its event meanwhile, so that the client gets the latest state, only later.
+// Each event after the first, which is paid for with the operation, is charged once it is sent. After a refusal stream waits as long as
+// the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events and keeps the
+// newest: a resolver may hold an event in its hand until it is taken, and that one would be the oldest. The end of the channel is
+// noticed at once too.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()
@@ -23,21 +25,35 @@ func (o *operation) stream() {
 	either := []reflect.SelectCase{
 		{Dir: reflect.SelectRecv, Chan: o.source},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(o.ctx.Done())},
+		{Dir: reflect.SelectRecv}, // the end of a wait; ignored while there is none
 	}
-	for first := true; ; first = false {
-		_, event, ok := reflect.Select(either)
-		if !ok { // one of them is closed
-			if o.feed.IsValid() {
-				o.feed.Close()
+	var newest reflect.Value // to be sent; invalid: there is none
+	first, unpaid := true, false
+	for {
+		waits := either[2].Chan.IsValid()
+		if unpaid && !waits {
+			if wait := o.pay(); wait > 0 {
+				either[2].Chan, waits = reflect.ValueOf(time.After(wait)), true
+			} else {
+				unpaid = false
 			}
+		}
+		if newest.IsValid() && !waits {
+			if !o.event(newest) {
+				return
+			}
+			newest, first, unpaid = reflect.Value{}, false, !first
+			continue
+		}
+		chosen, event, ok := reflect.Select(either)
+		switch {
+		case !ok: // the channel or the context has ended
 			o.rest()
 			return
-		}
-		if !o.event(event) {
-			return
-		}
-		if !first {
-			o.pay()
+		case chosen == 2:
+			either[2].Chan = reflect.Value{}
+		default:
+			newest = event
 		}
 	}
 }
@@ -65,6 +81,9 @@ func (o *operation) event(event reflect.Value) bool {
 
 // rest delivers the last responses, and ends the operation. A schema that writes the events has none.
 func (o *operation) rest() {
+	if o.feed.IsValid() {
+		o.feed.Close()
+	}
 	for o.write == nil {
 		response := o.next(o.ctx)
 		if response == nil {
@@ -77,23 +96,14 @@ func (o *operation) rest() {
 	o.complete()
 }
 
-// pay charges an event. If that is refused, it waits as long as the refusal says, and tries again, until the context ends.
-func (o *operation) pay() {
-	for {
-		err := o.peer.sockets.cfg.Limits.Event(o.ctx, o.peer.address, o.price)
-		if err == nil {
-			return
-		}
-		wait := time.Second
-		if refused, ok := errors.AsType[*services.Error](err); ok && refused.RetryAfter > 0 {
-			wait = refused.RetryAfter
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-o.ctx.Done():
-			timer.Stop()
-			return
-		}
+// pay charges an event, and returns how long to wait before the next try; 0 if the event is paid for.
+func (o *operation) pay() time.Duration {
+	err := o.peer.sockets.cfg.Limits.Event(o.ctx, o.peer.address, o.price)
+	if err == nil {
+		return 0
 	}
+	if refused, ok := errors.AsType[*services.Error](err); ok && refused.RetryAfter > 0 {
+		return refused.RetryAfter
+	}
+	return time.Second
 }

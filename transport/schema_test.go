@@ -40,6 +40,8 @@ type Subscription {
   ticks(since: String): Int!
   "Does not wake: it needs a goroutine."
   plain: Int!
+  "Like plain, through a goroutine that holds one event until it is taken."
+  relayed: Int!
   "Does not wake, and ends some time after it was cancelled."
   lingers: Int!
   "Wakes, and its resolver fails."
@@ -154,7 +156,11 @@ func (s *testSchema) subscribe(
 				return append(strconv.AppendInt(to, int64(value), 10), '}')
 			})
 		}
-		return s.hub.watch(ctx)
+		values, err := s.hub.watch(ctx)
+		if field.Name == "relayed" && err == nil {
+			return relayed(ctx, values), nil
+		}
+		return values, err
 	}, nil, func(ctx context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
 		switch field.Name {
 		case "panics", "written": // a response is asked for, although the schema writes
@@ -164,6 +170,22 @@ func (s *testSchema) subscribe(
 		}
 		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })
 	}, true, true)
+}
+
+// relayed passes values on, and closes its channel when values ends, as the resolvers' relay does.
+func relayed(ctx context.Context, values <-chan int) <-chan int {
+	shown := make(chan int)
+	go func() {
+		defer close(shown)
+		for value := range values {
+			select {
+			case shown <- value:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return shown
 }
 
 func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

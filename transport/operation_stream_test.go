@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// eachSource runs a test with a source that replaces its event, and with a relay behind it that holds an older one.
+func eachSource(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
+	for _, field := range []string{"plain", "relayed"} {
+		t.Run(field, func(t *testing.T) {
+			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+				limits.events.Store(0)
+				limits.event.Store(false)
+				c := w.open("alice")
+				c.subscribe("1", "subscription { "+field+" }")
+				synctest.Wait()
+				test(w, c, func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) })
+			})
+		})
+	}
+}
+
+// Opening a subscription pays for its first event, and each further event is charged. After a refusal the next event waits, and shows
+// the latest state.
+func TestARateLimitedEventWaits(t *testing.T) {
+	limits := &fakeLimits{}
+	eachSource(t, limits, func(w *world, c *client, event func(int) string) {
+		for value, charged := range []int64{0, 1, 2} {
+			w.schema.hub.publish(value)
+			c.expect(event(value))
+			if synctest.Wait(); limits.events.Load() != charged {
+				t.Errorf("after event %d %d events are charged: want %d", value, limits.events.Load(), charged)
+			}
+		}
+		limits.event.Store(true)
+		w.schema.hub.publish(3)
+		c.expect(event(3))
+		start := time.Now()
+		for value := range 5 {
+			w.schema.hub.publish(4 + value)
+			c.nothing()
+		}
+		pass(errLimited.RetryAfter + time.Second)
+		c.nothing() // refused again
+		limits.event.Store(false)
+		c.expect(event(8))
+		if took := time.Since(start); took != 2*errLimited.RetryAfter {
+			t.Errorf("the latest state came after %v: want %v", took, 2*errLimited.RetryAfter)
+		}
+		if synctest.Wait(); limits.events.Load() != 4 {
+			t.Errorf("%d events are charged: want 4", limits.events.Load())
+		}
+		pass(time.Minute)
+		c.nothing() // no older state follows
+		// A subscription that waits ends like any other.
+		limits.event.Store(true)
+		w.schema.hub.publish(9)
+		c.expect(event(9))
+		c.send(`{"type":"complete","id":"1"}`)
+		synctest.Wait()
+		if n := w.schema.hub.count(); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
+	})
+}
+
+// What is watched can end while an event waits, as when the viewer is removed from a conversation. The subscription ends at once.
+func TestARateLimitedSubscriptionEndsWithItsSource(t *testing.T) {
+	limits := &fakeLimits{}
+	eachSource(t, limits, func(w *world, c *client, event func(int) string) {
+		w.schema.hub.publish(1)
+		c.expect(event(1))
+		limits.event.Store(true)
+		w.schema.hub.publish(2)
+		c.expect(event(2))
+		w.schema.hub.publish(3)
+		c.nothing()
+		start := time.Now()
+		w.schema.hub.closeAll()
+		c.expect(`{"type":"complete","id":"1"}`)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the end came after %v", took)
+		}
+	})
+}
