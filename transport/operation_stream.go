@@ -17,6 +17,10 @@ import (
 // the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events and keeps the
 // newest: a resolver may hold an event in its hand until it is taken, and that one would be the oldest. The end of the channel is
 // noticed at once too.
+//
+// An event that could not be rendered for now is tried again after a pause, or the newest event in its place. To most clients an
+// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. Each try is charged as
+// an event is.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()
@@ -28,7 +32,7 @@ func (o *operation) stream() {
 		{Dir: reflect.SelectRecv}, // the end of a wait; ignored while there is none
 	}
 	var newest reflect.Value // to be sent; invalid: there is none
-	first, unpaid := true, false
+	first, unpaid, failures := true, false, 0
 	for {
 		waits := either[2].Chan.IsValid()
 		if unpaid && !waits {
@@ -39,10 +43,16 @@ func (o *operation) stream() {
 			}
 		}
 		if newest.IsValid() && !waits {
-			if !o.event(newest) {
+			switch o.event(newest) {
+			case eventEnds:
 				return
+			case eventSent:
+				newest, failures = reflect.Value{}, 0
+			case eventFailed:
+				either[2].Chan = reflect.ValueOf(time.After(pauseAfter(failures)))
+				failures++
 			}
-			newest, first, unpaid = reflect.Value{}, false, !first
+			first, unpaid = false, !first
 			continue
 		}
 		chosen, event, ok := reflect.Select(either)
@@ -58,30 +68,49 @@ func (o *operation) stream() {
 	}
 }
 
-// event delivers one event; false if the operation has ended.
-func (o *operation) event(event reflect.Value) bool {
+// pauseAfter is the pause before another try to render an event, after a number of failures before the last. It doubles from a
+// second to half a minute.
+func pauseAfter(failures int) time.Duration {
+	return jittered(min(time.Second<<min(failures, 5), 30*time.Second))
+}
+
+// eventOutcome is what became of an event.
+type eventOutcome int
+
+const (
+	eventSent   eventOutcome = iota
+	eventFailed              // for now: nothing was sent
+	eventEnds                // the operation has ended
+)
+
+// event delivers one event.
+func (o *operation) event(event reflect.Value) eventOutcome {
 	frame := frames.Get().(*[]byte)
 	defer frames.Put(frame)
-	last := false
+	last, forNow := false, false
 	if o.write != nil {
 		last = o.writeEvent(frame, event)
 	} else {
-		last = o.render(frame, event)
+		last, forNow = o.render(frame, event)
+	}
+	if forNow {
+		return eventFailed
 	}
 	if last {
 		o.finish(*frame)
-		return false
+		return eventEnds
 	}
 	if o.ended.Load() || o.peer.line.send(*frame) != nil {
-		return false
+		return eventEnds
 	}
 	o.peer.sockets.events.Add(1)
-	return true
+	return eventSent
 }
 
 // rest delivers the last responses, and ends the operation. A schema that writes the events has none.
 func (o *operation) rest() {
 	if o.feed.IsValid() {
+		o.feed.TryRecv() // an event that failed may not have been taken
 		o.feed.Close()
 	}
 	for o.write == nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tidings/services"
 )
 
 // eachSource runs a test with a source that replaces its event, and with a relay behind it that holds an older one.
@@ -84,5 +86,79 @@ func TestARateLimitedSubscriptionEndsWithItsSource(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the end came after %v", took)
 		}
+	})
+}
+
+// While the database stalls, events are not ready in time, or show nothing. The subscription goes on, and sends the newest state when
+// the database answers again.
+func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
+	for _, field := range []string{"stalls", "fails"} {
+		t.Run(field, func(t *testing.T) {
+			limits := &fakeLimits{}
+			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+				limits.events.Store(0)
+				event := func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) }
+				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				defer w.schema.fault.Store(nil)
+				c := w.open("alice")
+				c.subscribe("1", "subscription { "+field+" }")
+				synctest.Wait()
+				// The first event fails too.
+				for value := range 3 {
+					w.schema.hub.publish(value)
+					pass(10 * time.Minute)
+					c.nothing()
+				}
+				// It is tried once in about 30 s and 5 s for the event, and each try after the first is charged.
+				if tries := limits.events.Load(); tries < 40 || tries > 80 {
+					t.Errorf("%d tries are charged in half an hour", tries)
+				}
+				w.schema.fault.Store(nil)
+				pass(time.Minute)
+				c.expect(event(2))
+				// After an event that was sent, the pauses begin anew.
+				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				w.schema.hub.publish(3)
+				synctest.Wait()
+				w.schema.hub.publish(4)
+				pass(4 * time.Second)
+				w.schema.fault.Store(nil)
+				pass(5 * time.Second)
+				c.expect(event(4))
+				pass(time.Minute)
+				c.nothing()
+				// The end of the source is noticed in a pause, and what has failed is not sent.
+				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				w.schema.hub.publish(5)
+				pass(6 * time.Minute)
+				w.schema.hub.closeAll()
+				pass(time.Minute)
+				c.expect(`{"type":"complete","id":"1"}`)
+				// The client may end it during a try or a pause.
+				c.subscribe("1", "subscription { "+field+" }")
+				synctest.Wait()
+				w.schema.hub.publish(6)
+				synctest.Wait()
+				c.send(`{"type":"complete","id":"1"}`)
+				pass(time.Minute)
+				c.nothing()
+				if n := w.schema.hub.count(); n != 0 {
+					t.Errorf("%d watchers are left", n)
+				}
+			})
+		})
+	}
+}
+
+// A fault that is not for now is shown, as before.
+func TestAnEventThatFailsForGoodIsShown(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.schema.fault.Store(&services.Error{Code: services.NotFound, Message: "id: it is gone"})
+		defer w.schema.fault.Store(nil)
+		c := w.open("alice")
+		c.subscribe("1", "subscription { fails }")
+		synctest.Wait()
+		w.schema.hub.publish(1)
+		c.expect(`{"type":"next","id":"1","payload":{"errors":[{"message":"id: it is gone","extensions":{"argument":"id","code":"NOT_FOUND"}}],"data":{"fails":null}}}`)
 	})
 }

@@ -1,9 +1,12 @@
 package transport
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"reflect"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -101,7 +104,7 @@ func (o *operation) turn() (stay bool) {
 	if ok && o.write != nil {
 		last = o.writeEvent(frame, event)
 	} else if ok {
-		last = o.render(frame, event)
+		last, _ = o.render(frame, event) // it does not try again, which would take the workers from the others
 	} else {
 		// A closed channel is the orderly end: the hub drains, or the watched object is gone.
 		*frame = o.peer.line.complete((*frame)[:0], o.id)
@@ -173,42 +176,58 @@ func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
 }
 
 // render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
-// operation timeout, like a query, because a worker waits for it.
-func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
+// operation timeout, like a query, because a worker waits for it. forNow reports that last has a passing cause: the event was not
+// ready in time, or it shows nothing because an engine does not answer. Another try may succeed.
+func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last = o.faulty(*frame, o.presented(fault)), true
+			*frame, last, forNow = o.faulty(*frame, o.presented(fault)), true, false
 		}
 	}()
+	// The context is the event's own, so that its end does not end the subscription.
 	timeout := o.peer.sockets.cfg.OperationTimeout
-	timer := time.AfterFunc(timeout, o.cancel) // a timer costs less than a context with a deadline
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(o.ctx, timeout)
+	defer cancel()
 	if !o.feed.TrySend(event) { // middleware did not take the previous event
 		o.feed.TryRecv()
 		o.feed.TrySend(event)
 	}
 	// next finds the event in feed and does not wait for it. Resolvers below the event may still wait for an engine.
-	response := o.next(o.ctx)
+	response := o.next(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // what it has may be incomplete
+		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
+		*frame = o.faulty(*frame, asList(err))
+		return true, true
+	}
 	if response != nil {
 		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
-	// The timer is stopped before the message is made: if it fired later, it would end the operation without a message to the
-	// client.
-	case !timer.Stop() || o.ended.Load(): // too late, or ended by the client, which then gets no message
-		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = o.faulty(*frame, asList(err))
-		return true
-	case response == nil:
+	case response == nil: // also if the client has ended the operation, and gets no message
 		*frame = o.peer.line.complete(*frame, o.id)
-		return true
+		return true, false
 	// An event without data shows nothing, so the protocol's error message ends the operation, with the reason.
 	case isRequestError(response):
 		*frame = o.faulty(*frame, response.Errors)
-		return true
+		return true, isUnavailable(response)
+	case showsNothing(response) && isUnavailable(response):
+		*frame = o.faulty(*frame, response.Errors)
+		return true, true
 	default:
 		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
-		return false
+		return false, false
 	}
+}
+
+// showsNothing reports whether the one field of an event is null: the null of a field below it has come up to it.
+func showsNothing(response *graphql.Response) bool {
+	return bytes.HasSuffix(response.Data, []byte(":null}"))
+}
+
+// isUnavailable reports whether an error of a response says that an engine did not answer.
+func isUnavailable(response *graphql.Response) bool {
+	return slices.ContainsFunc(response.Errors, func(fault *gqlerror.Error) bool {
+		return fault.Extensions["code"] == string(services.Unavailable)
+	})
 }

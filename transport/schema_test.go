@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2"
@@ -19,9 +20,10 @@ import (
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
-	gate   chan struct{}  // the field lingers ends when it is closed
-	hello  string         // the value of the field
-	more   map[string]any // extensions of each event
+	gate   chan struct{}                  // the field lingers ends when it is closed
+	hello  string                         // the value of the field
+	more   map[string]any                 // extensions of each event
+	fault  atomic.Pointer[services.Error] // of the fields stalls and fails; nil: there is none
 }
 
 const testSDL = `
@@ -52,8 +54,10 @@ type Subscription {
   panics: Int!
   "Wakes, and its events are never ready."
   hangs: Int!
-  "Does not wake, and its events are never ready."
-  hangsAlone: Int!
+  "Does not wake, and its events are not ready while there is a fault."
+  stalls: Int!
+  "Does not wake, and its events are null while there is a fault."
+  fails: Int
   "Wakes, and the schema writes its events by itself. 13 cannot be written."
   written(since: String): Int!
 }`
@@ -165,8 +169,17 @@ func (s *testSchema) subscribe(
 		switch field.Name {
 		case "panics", "written": // a response is asked for, although the schema writes
 			panic("in an event")
-		case "hangs", "hangsAlone":
+		case "hangs":
 			<-ctx.Done()
+		case "stalls":
+			if s.fault.Load() != nil {
+				<-ctx.Done()
+			}
+		case "fails":
+			if fault := s.fault.Load(); fault != nil {
+				graphql.AddError(ctx, fault)
+				return graphql.Null
+			}
 		}
 		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })
 	}, true, true)
