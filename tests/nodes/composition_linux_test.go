@@ -55,9 +55,7 @@ const firstClient = 100
 // compose starts all services.
 func compose(t *testing.T) *composition {
 	t.Helper()
-	// Each test binary has a network of its own, so that the ports that the files name are free.
-	pid := os.Getpid()
-	c := &composition{t: t, network: fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250), nodes: map[string]*world.Process{}, next: firstClient}
+	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, next: firstClient}
 	var file struct{ Services map[string]service }
 	if err := yaml.Unmarshal([]byte(c.file("deploy/compose/compose.yaml")), &file); err != nil {
 		t.Fatal(err)
@@ -83,8 +81,14 @@ func compose(t *testing.T) *composition {
 	for name := range c.nodes {
 		c.ready(name)
 	}
-	c.proxy()
+	c.proxy(c.file("deploy/compose/nginx.conf"))
 	return c
+}
+
+// network is the network of a test binary. Each has its own, so that the ports that the files name are free.
+func network() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250)
 }
 
 func (c *composition) file(path string) string {
@@ -235,7 +239,7 @@ func (c *composition) sockets(node string) int {
 
 // proxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
 // special rights.
-func (c *composition) proxy() {
+func (c *composition) proxy(text string) {
 	c.t.Helper()
 	path, err := exec.LookPath("nginx")
 	if err != nil {
@@ -244,8 +248,7 @@ func (c *composition) proxy() {
 	if _, err := os.Stat(path); err != nil {
 		c.t.Fatalf("nginx is missing, and the tests need it: apt-get install nginx")
 	}
-	text := c.addressed(c.file("deploy/compose/nginx.conf"))
-	text = strings.Replace(text, "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
+	text = strings.Replace(c.addressed(text), "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
 	folder := c.t.TempDir()
 	folders := "http {\n  access_log off;\n"
 	for _, one := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {

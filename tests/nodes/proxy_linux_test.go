@@ -1,0 +1,103 @@
+package nodes
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A node whose machine has vanished takes requests on kept connections and answers nothing. The proxy gives such a request up soon;
+// sockets and event streams, which may be silent for long, stay.
+func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
+	c := &composition{t: t, network: network()}
+	arrived, speak := make(chan string, 10), make(chan struct{})
+	node := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.URL.Path == "/healthz":
+			return
+		case r.Header.Get("Upgrade") == "websocket":
+			conn, buffered, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+			_ = buffered.Flush()
+			arrived <- "socket"
+			<-speak
+			_, _ = buffered.WriteString("spoken\n")
+			_, _ = buffered.Flush(), conn.Close()
+		case r.Header.Get("Accept") == "text/event-stream":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			arrived <- "stream " + string(body)
+			<-speak
+			_, _ = io.WriteString(w, "spoken\n")
+		default:
+			arrived <- "request " + string(body)
+			<-r.Context().Done()
+		}
+	})}
+	for _, name := range []string{"node-1", "node-2"} {
+		listener, err := net.Listen("tcp", c.address(name)+":8080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = node.Serve(listener) }()
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	text := c.file("deploy/compose/nginx.conf")
+	const answers = "proxy_read_timeout 15s;"
+	if !strings.Contains(text, answers) || !strings.Contains(text, "proxy_read_timeout 60s;") {
+		t.Fatal("answers and streams have one read timeout")
+	}
+	c.proxy(strings.Replace(text, answers, "proxy_read_timeout 1s;", 1))
+
+	ask := func(accept, body string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", accept)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = response.Body.Close() })
+		return response
+	}
+	socket, err := net.Dial("tcp", c.address("proxy")+":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	_, _ = io.WriteString(socket, "GET /graphql HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+	switched := bufio.NewReader(socket)
+	if answer, err := http.ReadResponse(switched, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("the upgrade: %v, %v", answer, err)
+	}
+	stream := ask("text/event-stream", "watch")
+	plain := ask("application/json", "a mutation") // it is given up
+	if plain.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("the plain request: %s", plain.Status)
+	}
+	for _, want := range []string{"socket", "stream watch", "request a mutation"} {
+		if got := <-arrived; got != want {
+			t.Errorf("a node got %q, want %q", got, want)
+		}
+	}
+	// The others were as silent, and for longer.
+	close(speak)
+	for name, reader := range map[string]*bufio.Reader{"stream": bufio.NewReader(stream.Body), "socket": switched} {
+		if got, err := reader.ReadString('\n'); got != "spoken\n" {
+			t.Errorf("the %s: %q, %v", name, got, err)
+		}
+	}
+	if len(arrived) > 0 {
+		t.Errorf("a node got %q too: a mutation is not sent again", <-arrived)
+	}
+}
