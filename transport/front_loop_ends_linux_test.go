@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -318,4 +319,36 @@ func (f *fronted) hammer(viewer string, seed, requests int) error {
 		_ = conn.Close()
 	}
 	return nil
+}
+
+// A panic about one request of a batch ends its connection. The runner answers the others.
+func TestALoopSurvivesAPanic(t *testing.T) {
+	log := &lockedText{}
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	other := f.keepJoined("bob")
+	for stack, begin := range map[string]func(){
+		"fakeLimits).Operation": func() { f.limits.panics.Store(true) }, // while the request is charged
+		"loopRunner).reply": func() { // while it is answered
+			f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+				requests[0].Text, requests[0].OK = nil, true
+				return false
+			})
+		},
+	} {
+		k := f.keepJoined("alice")
+		begin()
+		if _, err := io.WriteString(k, whoIs("alice")); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(k.from); err != nil || len(text) > 0 {
+			t.Errorf("%s: the client got %q, %v", stack, text, err)
+		}
+		f.limits.panics.Store(false)
+		f.countJoint()
+		eventually.Holds(t, "the connection has left", func() bool { return f.looped() == 1 && f.known() == 1 })
+		f.answers(other, whoIs("bob"), "200 ", "bob@")
+		if text := log.String(); !strings.Contains(text, stack) {
+			t.Errorf("%s: the log has no stack: %s", stack, text)
+		}
+	}
 }

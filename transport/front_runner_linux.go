@@ -114,6 +114,11 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 		return
 	}
 	slot := r.slot()
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.panicked(c, slot, fault)
+		}
+	}()
 	r.text = slot.input[:]
 	if err := c.loop.raw.Control(r.read); err != nil {
 		r.loop.end(c)
@@ -135,10 +140,13 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 // slot returns the next free slot. The slot counts as used only when charge makes its request a part of the batch.
 func (r *loopRunner) slot() *loopSlot {
 	if r.used == len(r.slots) {
-		r.slots = append(r.slots, &loopSlot{out: make([]byte, 0, 4<<10)})
+		r.slots = append(r.slots, &loopSlot{out: newAnswer()})
 	}
 	return r.slots[r.used]
 }
+
+// newAnswer makes the buffer of a slot's answers.
+func newAnswer() []byte { return make([]byte, 0, 4<<10) }
 
 // joins reports whether data is one whole request that can be answered jointly, with a head and a body that are known. If the
 // buffer is full, there may be more to read.
@@ -221,6 +229,11 @@ func (r *loopRunner) jointly(ctx context.Context) {
 // batch did not answer.
 func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	c, h, front := slot.conn, slot.head, r.loop.front
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.panicked(c, slot, fault)
+		}
+	}()
 	if cap(request.Text) <= answerKept {
 		slot.out = request.Text[:0]
 	}
@@ -255,6 +268,17 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	default:
 		r.release(c)
 	}
+}
+
+// panicked logs a panic about one connection, and closes it: the runner has others, and goes on. The request of the slot ends.
+func (r *loopRunner) panicked(c *frontConn, slot *loopSlot, fault any) {
+	c.panicked(fault, false)
+	if slot.request != nil {
+		slot.request.end()
+		slot.request = nil
+	}
+	slot.out = newAnswer() // the panic may be about it
+	r.loop.end(c)
 }
 
 // release lets a connection wait for its next request. After the change of its state another runner may have it, so only its key

@@ -20,6 +20,7 @@ type fakeLimits struct {
 	events                     atomic.Int64 // charged
 	address, operation, socket atomic.Bool  // refused
 	event                      atomic.Bool
+	panics                     atomic.Bool // of an operation and a socket
 }
 
 var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
@@ -37,6 +38,9 @@ func (f *fakeLimits) Address(string) error {
 }
 
 func (f *fakeLimits) Operation(context.Context, string, *graphql.OperationContext, int) error {
+	if f.panics.Load() {
+		panic("in the limits")
+	}
 	return refuseIf(&f.operation)
 }
 
@@ -48,7 +52,12 @@ func (f *fakeLimits) Event(_ context.Context, _ string, cost int) error {
 	return nil
 }
 
-func (f *fakeLimits) Socket(services.Viewer) error { return refuseIf(&f.socket) }
+func (f *fakeLimits) Socket(services.Viewer) error {
+	if f.panics.Load() {
+		panic("in the limits")
+	}
+	return refuseIf(&f.socket)
+}
 
 func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 	limits := &fakeLimits{}

@@ -89,7 +89,9 @@ func (s *socket) read() {
 	in := newInput()
 	for {
 		if err := s.readFrame(in); err != nil {
-			in.free()
+			if err != errPanicked { // whatever has panicked may have left anything in it
+				in.free()
+			}
 			s.end()
 			return
 		}
@@ -102,7 +104,8 @@ func (s *socket) read() {
 }
 
 // readFrame reads and handles one frame. An error ends the socket.
-func (s *socket) readFrame(in *input) error {
+func (s *socket) readFrame(in *input) (err error) {
+	defer s.survive(&err)
 	f, err := in.next(s.wire.conn)
 	if err != nil {
 		return s.refuse(err)

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"io"
+	"runtime/debug"
 
 	"github.com/gorilla/websocket"
 )
@@ -22,13 +23,33 @@ func (s *socket) refuse(err error) error {
 	case !errors.As(err, &fault):
 		return err // of the connection
 	}
-	s.close(code, err.Error())
+	s.closeAndDiscard(code, err.Error())
+	return err
+}
+
+// closeAndDiscard closes the socket, and discards what the client sends until it closes the connection.
+func (s *socket) closeAndDiscard(code int, reason string) {
+	s.close(code, reason)
 	if half, ok := s.wire.conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // so a client that waits for the end of the connection need not wait for lingerTime
 	}
 	_ = s.wire.conn.SetReadDeadline(deadline(lingerTime))
 	_, _ = io.CopyN(io.Discard, s.wire.conn, lingerBytes)
-	return err
+}
+
+// errPanicked ends a socket after a panic.
+var errPanicked = errors.New("a panic while the socket read")
+
+// survive turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine, so without
+// a recovery the panic would end the process with all other sockets.
+func (s *socket) survive(err *error) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	*err = errPanicked
+	s.sockets.cfg.Log.Error("a socket panicked", "cause", fault, "stack", string(debug.Stack()))
+	s.closeAndDiscard(websocket.CloseInternalServerErr, "an error on our side")
 }
 
 // closed answers the client's close frame, and returns the error that ends the socket.

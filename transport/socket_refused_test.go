@@ -3,8 +3,10 @@ package transport
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,31 @@ func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 0 {
 			t.Errorf("%d sockets after that", open)
+		}
+	})
+}
+
+// A panic while a socket reads closes that socket and gives its counts back. The others go on, and the log has the stack.
+func TestASocketSurvivesAPanicOfAnother(t *testing.T) {
+	limits, log := &fakeLimits{}, &lockedText{}
+	inWorld(t, func(cfg *SocketConfig) { cfg.Limits, cfg.Log = limits, slog.New(slog.NewTextHandler(log, nil)) }, func(w *world) {
+		limits.panics.Store(false)
+		alice := w.open("alice")
+		alice.subscribe("1", "subscription { ticks }")
+		synctest.Wait()
+		limits.panics.Store(true)
+		bob := w.connect()
+		bob.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)
+		bob.expectClose(websocket.CloseInternalServerErr)
+		synctest.Wait()
+		limits.panics.Store(false)
+		if stats := w.sockets.Stats(); stats.Open != 1 || len(w.sockets.perUser.open) != 1 {
+			t.Errorf("%d sockets, of %v: want alice's", stats.Open, w.sockets.perUser.open)
+		}
+		w.schema.hub.publish(1)
+		alice.expect(tick("1", 1))
+		if text := log.String(); !strings.Contains(text, "in the limits") || !strings.Contains(text, "fakeLimits).Socket") {
+			t.Errorf("the log has no stack: %s", text)
 		}
 	})
 }
