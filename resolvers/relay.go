@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+
+	"tidings/services"
 )
 
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
@@ -17,7 +19,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 		defer cancel()
 		defer close(shown)
 		for change := range changes {
-			event, err := show(ctx, change)
+			event, err := shownSafely(ctx, change, show)
 			if err != nil {
 				// The end of the subscription is not a failure.
 				if ctx.Err() == nil && !errors.Is(err, errKnown) {
@@ -37,3 +39,9 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 
 // errKnown is show's error for a change that the client already has.
 var errKnown = errors.New("the client has this already")
+
+// shownSafely calls show. A panic is an error: relay's goroutine serves one subscription, and its end would be that of the process.
+func shownSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
+	defer services.Recover(&err)
+	return show(ctx, change)
+}

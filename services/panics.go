@@ -1,8 +1,12 @@
 package services
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
+	"time"
 )
 
 // panicked is the error of a panic. Its text has the stack, so that whoever logs the error logs the stack too.
@@ -13,7 +17,7 @@ func (p *panicked) Error() string { return p.text }
 // Panicked returns the error for a panic, from the value that recover returned: INTERNAL, with the stack in its second and further
 // lines. An error of a panic that was raised again in another goroutine stays as it is: it has the first stack.
 func Panicked(cause any) error {
-	if known, again := cause.(*panicked); again {
+	if known, is := cause.(error); is && IsPanic(known) {
 		return known
 	}
 	return &panicked{fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())}
@@ -25,5 +29,43 @@ func Panicked(cause any) error {
 func Recover(err *error) {
 	if cause := recover(); cause != nil {
 		*err = Panicked(cause)
+	}
+}
+
+// IsPanic reports whether an error is that of a panic.
+func IsPanic(err error) bool {
+	_, is := errors.AsType[*panicked](err)
+	return is
+}
+
+// PassOn panics again with the error of a panic, and returns any other error. It is for the goroutine that waits for others, in which
+// Recover was deferred: the panic then takes the way that it would have taken without them.
+func PassOn(err error) error {
+	if IsPanic(err) {
+		panic(err)
+	}
+	return err
+}
+
+// keepPause is the time between a panic and the next beginning. A bug that panics each time costs a line of the log per second.
+const keepPause = time.Second
+
+// Keep runs a loop, and begins it again after a panic, until ctx ends or the loop returns. The loop must leave nothing behind that it
+// would wait for: goroutines and locks of its own end with a panic too.
+func Keep(ctx context.Context, log *slog.Logger, loop func(ctx context.Context) error) error {
+	for {
+		err := func() (err error) {
+			defer Recover(&err)
+			return loop(ctx)
+		}()
+		if !IsPanic(err) {
+			return err
+		}
+		log.Error("a part of the node panicked; it begins again", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(keepPause):
+		}
 	}
 }

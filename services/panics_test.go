@@ -1,9 +1,14 @@
 package services
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A panic becomes an error with the stack of its first goroutine, and a function without a panic keeps its own error.
@@ -23,4 +28,50 @@ func TestRecover(t *testing.T) {
 	if again := call(func() error { panic(first) }); again != first {
 		t.Errorf("the panic that was raised again became %v", again)
 	}
+}
+
+// A panic is passed on to the goroutine that waits, with the stack of the goroutine that panicked.
+func TestPassOn(t *testing.T) {
+	mine := errors.New("mine")
+	if err := PassOn(mine); err != mine || PassOn(nil) != nil || IsPanic(mine) {
+		t.Errorf("the error is %v", err)
+	}
+	var first error
+	again := func() (err error) {
+		defer Recover(&err)
+		func() {
+			defer Recover(&first)
+			panic("while it works")
+		}()
+		return PassOn(fmt.Errorf("wrapped: %w", first))
+	}()
+	if !errors.Is(again, first) || !IsPanic(again) || strings.Count(again.Error(), "[running]") != 1 {
+		t.Errorf("it was passed on as %v", again)
+	}
+}
+
+// A loop that panics begins again after a pause. It ends with its own error, or with ctx during the pause.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		mine, runs := errors.New("mine"), 0
+		began := time.Now()
+		err := Keep(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
+			if runs++; runs < 3 {
+				panic("while it works")
+			}
+			return mine
+		})
+		if err != mine || runs != 3 || time.Since(began) != 2*keepPause || strings.Count(log.String(), "while it works") != 2 {
+			t.Errorf("%v after %d runs and %v: %s", err, runs, time.Since(began), &log)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err = Keep(ctx, slog.New(slog.DiscardHandler), func(context.Context) error {
+			cancel()
+			panic("at the end")
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }

@@ -250,6 +250,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 	group.SetLimit(parallel)
 	for i, user := range users {
 		group.Go(func() (err error) {
+			defer services.Recover(&err)
 			switch snapshots[i].Wholeness {
 			// The user has no document: nothing is shown, and so nothing is wrong.
 			case rdb.Absent:
@@ -265,7 +266,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := services.PassOn(group.Wait()); err != nil {
 		return nil, 0, err
 	}
 	// The last job is read after the facts: every effect by which the facts are ahead belongs to this job or an earlier one.

@@ -196,7 +196,8 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	var aside errgroup.Group
 	aside.SetLimit(cap(s.fallbackSlots))
 	for places := range inGroups(counted) {
-		aside.Go(func() error {
+		aside.Go(func() (err error) {
+			defer services.Recover(&err)
 			found, failed := s.readFacts(ctx, pick(users, places))
 			for at, i := range places {
 				badges[i], errs[i] = found[at], failed[at]
@@ -205,12 +206,13 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		})
 	}
 	for _, i := range missing {
-		aside.Go(func() error {
+		aside.Go(func() (err error) {
+			defer services.Recover(&err)
 			badges[i], errs[i] = s.readMissing(ctx, users[i], watched)
 			return nil
 		})
 	}
-	_ = aside.Wait() // each function stores its errors in errs
+	_ = services.PassOn(aside.Wait()) // each function stores its errors in errs
 }
 
 // readMissing returns the badges of a user whose document is missing, or is from before a long absence: the document is

@@ -41,12 +41,13 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallbackSlots))
 	for places := range inGroups(counted) {
-		group.Go(func() error {
+		group.Go(func() (err error) {
+			defer services.Recover(&err)
 			s.peekFacts(ctx, places, users, at, badges, errs)
 			return nil
 		})
 	}
-	_ = group.Wait() // each function stores its errors in errs
+	_ = services.PassOn(group.Wait()) // each function stores its errors in errs
 	return badges, errs
 }
 

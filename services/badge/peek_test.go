@@ -1,11 +1,14 @@
 package badge
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
 )
 
 // Peek returns the badges of an idle user, of one without a document and of an active one, and is no visit. Newest names the
@@ -118,4 +121,33 @@ func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
 		t.Errorf("%+v, %v", badges, errs)
 	}
+}
+
+// explosive is a source that panics.
+type explosive struct{ Source }
+
+func (explosive) Facts(context.Context, []services.UserID, int64, []rdb.Document) error {
+	panic("while it counts")
+}
+
+// A source that panics in a goroutine of a read ends that read alone: the panic reaches the reader, who recovers it.
+func TestAPanicOfASourceReachesItsReader(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(2)
+		for _, user := range users { // without a document, the facts are counted
+			n.read(user)
+			n.Must(n.Redis.Reset(t.Context(), user))
+		}
+		n.Service.sources = slices.Clone(n.Service.sources)
+		n.Service.sources[0] = explosive{n.Service.sources[0]}
+		peek := func() (err error) {
+			defer services.Recover(&err)
+			n.Peek(t.Context(), users)
+			return nil
+		}
+		if err := peek(); !services.IsPanic(err) {
+			t.Errorf("the reader gets %v", err)
+		}
+	})
 }

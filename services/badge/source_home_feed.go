@@ -225,7 +225,8 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 	parallel.SetLimit(cap(h.s.fallbackSlots))
 	// Each goroutine has documents of its own, so they need no lock.
 	for group := range inGroups(places) {
-		parallel.Go(func() error {
+		parallel.Go(func() (failed error) {
+			defer services.Recover(&failed)
 			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
 			defer cancel()
 			readers := make([]posts.Reader, len(group))
@@ -244,5 +245,5 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 			return nil
 		})
 	}
-	_ = parallel.Wait() // a failure leaves the counts as they are
+	_ = services.PassOn(parallel.Wait()) // a failure leaves the counts as they are
 }

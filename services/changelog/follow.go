@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tidings/services"
 )
 
 const (
@@ -42,13 +44,26 @@ func (k *Following) behind(grown func(kind string, at uint64) bool) bool {
 	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
 }
 
-// follow applies the entries after the version that memory is at, and loads memory where that is not enough.
+// follow applies the entries after the version that memory is at, and loads memory where that is not enough. A panic of the kind is an
+// error.
 func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	defer services.Recover(&err)
 	if k.kind.Followed != nil {
 		defer func() { k.kind.Followed(err) }()
 	}
+	return k.catchUp(ctx)
+}
+
+// catchUp is follow with the lock held.
+func (k *Following) catchUp(ctx context.Context) (changes int, loaded bool, err error) {
+	defer func() {
+		if services.IsPanic(err) {
+			k.current.Store(false) // a part of the entries may be applied
+		}
+	}()
+	defer services.Recover(&err)
 	// Each turn reads at most one batch. After a load it goes on from the version that the load began at.
 	for {
 		if !k.current.Load() {
@@ -105,8 +120,15 @@ func (f *Follower) Wake() {
 func (f *Follower) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
+	ctx, cancel := context.WithCancel(ctx) // a panic ends the loops too
+	defer cancel()
 	for _, run := range f.loops {
-		loops.Go(func() { run(ctx) })
+		loops.Go(func() {
+			_ = services.Keep(ctx, f.logger, func(ctx context.Context) error { // its error is that of ctx
+				run(ctx)
+				return nil
+			})
+		})
 	}
 	ticker := time.NewTicker(f.poll)
 	defer ticker.Stop()
@@ -182,9 +204,15 @@ func (f *Follower) run(ctx context.Context, when When) error {
 		if turn.When != when {
 			continue
 		}
-		if err := turn.Run(ctx); err != nil {
+		if err := turn.run(ctx); err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", turn.Name, err))
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// run runs a turn. A panic is an error of the turn: the others go on.
+func (t Turn) run(ctx context.Context) (err error) {
+	defer services.Recover(&err)
+	return t.Run(ctx)
 }

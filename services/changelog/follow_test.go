@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -331,6 +332,59 @@ func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 					r.Fatalf("memory has %v at %d, SQL %v", l.keys, following.Version(), all)
 				}
 			}
+		}
+	})
+}
+
+// A kind that panics is loaded anew, and neither it nor a turn that panics keeps the others from going on.
+func TestAPanicLeavesTheOtherKinds(t *testing.T) {
+	s, bad, good := &fakeLog{}, &list{}, &list{}
+	f := newFollower(s)
+	kind := bad.kind(s, "a")
+	apply := kind.Apply
+	kind.Apply = func(entries []Entry) bool {
+		apply(entries[:1])
+		panic("while it applies")
+	}
+	f.Register(kind)
+	f.Register(good.kind(s, "b"))
+	turned := 0
+	f.RegisterTurn(Turn{Name: "explodes", When: AfterLog, Run: func(context.Context) error { panic("in a turn") }})
+	f.RegisterTurn(Turn{Name: "turns", When: AfterLog, Run: func(context.Context) error { turned++; return nil }})
+	_, _ = f.RunOnce(t.Context())
+	s.add("a", "1", "2")
+	s.add("b", "3")
+	_, err := f.RunOnce(t.Context())
+	if text := fmt.Sprint(err); !strings.Contains(text, "while it applies") || !strings.Contains(text, "in a turn") {
+		t.Errorf("the error is %v", err)
+	}
+	if !slices.Equal(good.keys, []string{"3"}) || turned != 2 {
+		t.Errorf("the other kind has %v, and the other turn ran %d times", good.keys, turned)
+	}
+	_, _ = f.RunOnce(t.Context())
+	if !slices.Equal(bad.keys, []string{"1", "2"}) || bad.loads != 2 {
+		t.Errorf("after %d loads the kind has %v", bad.loads, bad.keys)
+	}
+}
+
+// A loop beside the log that panics begins again.
+func TestALoopBesideTheLogBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollower(&fakeLog{})
+		runs := 0
+		f.RegisterLoop(func(ctx context.Context) {
+			if runs++; runs == 1 {
+				panic("while it runs")
+			}
+			<-ctx.Done()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		<-time.After(time.Minute)
+		cancel()
+		if <-done; runs != 2 {
+			t.Errorf("it ran %d times", runs)
 		}
 	})
 }

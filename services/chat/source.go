@@ -102,9 +102,12 @@ func (c Source) Age(ctx context.Context, users []services.UserID, today int64) e
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, user := range users {
-		group.Go(func() error { return c.s.ageUser(ctx, user, today) })
+		group.Go(func() (err error) {
+			defer services.Recover(&err)
+			return c.s.ageUser(ctx, user, today)
+		})
 	}
-	return group.Wait()
+	return services.PassOn(group.Wait())
 }
 
 // Render adds the counts made when a message is written to the counts made when a user reads.

@@ -197,8 +197,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	m := r.shown(change)
-	a := c.s.send(within, r, m)
+	a := c.message(within, r, change)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.s.db.Now()
@@ -220,6 +219,17 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 		c.lanes.failed(r.service, r.attempts == 0, now, a.After)
 		c.ended = append(c.ended, r.refused(now, a))
 	}
+}
+
+// message sends a change to a device. A panic is a failure of the request, which is tried again: the keys come from a browser.
+func (c *courier) message(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.s.cfg.Log.Error("a message of Web Push panicked", "error", services.Panicked(cause))
+			a = outbound.Answer{Err: "an error on our side: see the log of the server"}
+		}
+	}()
+	return c.s.send(ctx, r, r.shown(change))
 }
 
 // outcome is the change of a device's row after a message, or after the decision to send none. It accounts for the version that

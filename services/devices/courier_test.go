@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/services/stream"
 )
 
 // endLease ends the lease of the node that sends.
@@ -341,4 +343,13 @@ func TestMessagesHaveOneSize(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	sqltest.Equal(t, w.push.Sizes(), map[int]bool{usualSize: true, greatestSize: true})
+}
+
+// A message that panics fails like one that the push service refuses. A service without a client stands for a bug.
+func TestAPanicFailsItsMessage(t *testing.T) {
+	var log strings.Builder
+	c := &courier{s: &Service{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	if got := c.message(t.Context(), row{}, stream.Change{}); got.Err == "" || !strings.Contains(log.String(), "panicked") {
+		t.Errorf("the answer is %+v, and the log is %s", got, &log)
+	}
 }

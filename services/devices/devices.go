@@ -133,7 +133,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	// The pool ends before the client's connections are closed: requests may be under way.
 	sending := make(chan struct{})
-	go func() { defer close(sending); _ = s.pool.Run(ctx) }() // its error is that of ctx
+	go func() { defer close(sending); _ = services.Keep(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
 	defer func() { <-sending }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

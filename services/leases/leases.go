@@ -106,6 +106,8 @@ func (p *Pool) Running() int {
 func (p *Pool) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
+	ctx, cancel := context.WithCancel(ctx) // a panic ends the workers too
+	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -161,7 +163,7 @@ func (p *Pool) work(ctx context.Context, name string) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		wait, err := w.Step(ctx)
+		wait, err := step(ctx, w)
 		switch {
 		case ctx.Err() != nil:
 			// The context has ended, but the other nodes should not have to wait for the lease.
@@ -179,6 +181,12 @@ func (p *Pool) work(ctx context.Context, name string) {
 		case <-timer.C:
 		}
 	}
+}
+
+// step runs a step. A panic is an error: the row waits, and the others go on.
+func step(ctx context.Context, w Worker) (wait time.Duration, err error) {
+	defer services.Recover(&err)
+	return w.Step(ctx)
 }
 
 // Lease is the lease of a row that this node holds, or tries to.

@@ -35,6 +35,7 @@ type studio struct {
 	at     map[string][]string // painting: the nodes that work on it now
 	worked map[string]int      // node and painting: steps
 	fails  error               // the error of each step
+	panics string              // the painting whose steps panic
 }
 
 // eachDatabase runs a test on both databases, with some paintings.
@@ -103,6 +104,9 @@ func (p *painter) Step(ctx context.Context) (time.Duration, error) {
 		s.t.Errorf("%s is held by %v", name, s.at[name])
 	}
 	s.worked[p.node+name]++
+	if name == s.panics {
+		panic("while it works")
+	}
 	return time.Millisecond, s.fails
 }
 
@@ -248,4 +252,15 @@ func (s *studio) must(err error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// A step that panics waits like one that fails, and the workers of other rows go on.
+func TestAPanicLeavesTheOtherRows(t *testing.T) {
+	eachDatabase(t, []string{"a", "b"}, func(s *studio) {
+		s.panics = "a"
+		pool := s.pool("first", time.Hour)
+		end := s.begin(pool)
+		eventually.Holds(t, "both rows are worked on", func() bool { return s.count("first", "a", "b") == 2 && pool.Running() == 2 })
+		end()
+	})
 }

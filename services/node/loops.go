@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
 )
 
 // workerLoops are the loops of the workers that run jobs. They are apart from the other loops, because the drain ends them
@@ -17,12 +20,13 @@ func (s *Server) workerLoops() []func(context.Context) error {
 }
 
 // Start runs loops that end with ctx; the channel is closed when all have ended. A loop that ends early ends alone. errgroup's
-// own context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes.
-func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
+// own context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes. A loop that panics
+// begins again: the sockets of all users must not end with it.
+func Start(ctx context.Context, log *slog.Logger, loops ...func(context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	var group errgroup.Group
 	for _, loop := range loops {
-		group.Go(func() error { return loop(ctx) })
+		group.Go(func() error { return services.Keep(ctx, log, loop) })
 	}
 	go func() {
 		_ = group.Wait() // loops end with their context and log their own failures

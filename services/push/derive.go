@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"tidings/services"
@@ -18,7 +19,8 @@ var ErrBehind = errors.New("the badges are behind")
 // each further state; a slow consumer gets only the latest. look reads the state when the badges change or moved has a token
 // (nil: there is no other input). A state that equals the last one is not sent. Derive returns when ctx ends, when badges is
 // closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBehind it looks again as soon as an input
-// changes, and after a gap at the latest; after any other error of look it looks again after a gap.
+// changes, and after a gap at the latest; after any other error of look it looks again after a gap. After a panic of look it returns:
+// the subscription ends, and its client may begin another.
 func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
 	look func(ctx context.Context, badges *services.Badges) (S, error), same func(a, b S) bool,
 ) {
@@ -50,7 +52,11 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			// It is too soon for a look, or no input has changed, or there are no badges yet.
 			continue
 		}
-		state, err := look(ctx, newest)
+		state, err := safely(ctx, newest, look)
+		if services.IsPanic(err) {
+			slog.Default().Error("a subscription ends because of a panic", "error", err)
+			return
+		}
 		if services.CodeOf(err) == services.NotFound {
 			return
 		}
@@ -69,4 +75,10 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 		open = false
 		gap.Reset(deriveGap)
 	}
+}
+
+// safely calls look. A panic is an error.
+func safely[S any](ctx context.Context, badges *services.Badges, look func(context.Context, *services.Badges) (S, error)) (state S, err error) {
+	defer services.Recover(&err)
+	return look(ctx, badges)
 }

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,4 +129,17 @@ func TestDeriveEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A panic of look ends its subscription and not the process.
+func TestAPanicEndsDerive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.Default()
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+		defer slog.SetDefault(log)
+		badges := make(chan *services.Badges, 1)
+		badges <- &services.Badges{}
+		look := func(context.Context, *services.Badges) (int, error) { panic("while it looks") }
+		Derive(t.Context(), make(chan int), badges, nil, look, func(a, b int) bool { return a == b })
+	})
 }

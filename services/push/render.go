@@ -53,10 +53,36 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	_ = h.enterAll(ctx, b.enter)
 	// A batch that hangs must not hold its worker: its users fail, and reconciliation tries them again.
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
-	badges, errs := h.config.Render(limited, b.numbers)
+	badges, errs := h.read(limited, b.numbers)
 	cancel()
 	h.finish(ctx, b, badges, errs)
 	return true
+}
+
+// read reads the states of users. A panic does not say whose state is at fault, so each user is then read alone: the others get their
+// states, and the one at fault fails as if an engine did not answer.
+func (h *Hub) read(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	badges, errs, err := h.tryRead(ctx, users)
+	if err == nil {
+		return badges, errs
+	}
+	if len(users) == 1 {
+		h.config.Log.Error("badges could not be rendered because of a panic", "error", err)
+		return []*services.Badges{nil}, []error{errPanicked}
+	}
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	for i := range users {
+		one, failed := h.read(ctx, users[i:i+1])
+		badges[i], errs[i] = at(one, 0), at(failed, 0)
+	}
+	return badges, errs
+}
+
+// tryRead is read whose error is that of a panic.
+func (h *Hub) tryRead(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error, err error) {
+	defer services.Recover(&err)
+	badges, errs = h.config.Render(ctx, users)
+	return badges, errs, nil
 }
 
 // take fills b with queued users and marks them as rendering.
@@ -97,6 +123,9 @@ func (h *Hub) take(b *batch) {
 	}
 	h.ready = h.ready[taken:]
 }
+
+// errPanicked is the error of a user whose render has panicked. The log has the panic in a line of its own.
+var errPanicked = errors.New("push: Render panicked")
 
 var errNoState = errors.New("push: Render gave neither a state nor an error")
 

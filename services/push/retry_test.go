@@ -185,3 +185,63 @@ func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 		})
 	}
 }
+
+// TestAPanicOfRenderFailsItsUserAlone: the other users of the batch get their states, and the process goes on.
+func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		config := e.config()
+		render := config.Render
+		config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
+			if slices.Contains(users, 8) {
+				panic("while it renders")
+			}
+			return render(ctx, users)
+		}
+		for user := range services.UserID(10) {
+			e.set(user, 100, int(user))
+		}
+		running(t, e, config, func(h *Hub) {
+			var states []<-chan *services.Badges
+			for user := range services.UserID(10) {
+				states = append(states, mustWatch(t, h, user, ""))
+			}
+			pass(time.Second)
+			for user, one := range states {
+				if want := user; user == 8 {
+					wantTaken(t, one, -1, "the user whose render panics")
+				} else {
+					wantTaken(t, one, want, "another user")
+				}
+			}
+			if got := h.Stats().RenderErrors; got == 0 {
+				t.Error("no render failed")
+			}
+		})
+	})
+}
+
+// TestAPanicOfVersionsEndsNothing: the next reconciliation tries again.
+func TestAPanicOfVersionsEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		config, panics := e.config(), true
+		versions := config.Versions
+		config.Versions = func(ctx context.Context, users []services.UserID) ([]uint64, error) {
+			if panics {
+				panic("while it reads")
+			}
+			return versions(ctx, users)
+		}
+		e.set(7, 100, 1)
+		running(t, e, config, func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			pass(2 * time.Second)
+			wantTaken(t, states, 1, "the first state")
+			panics = false
+			e.set(7, 101, 2)
+			pass(2 * time.Second)
+			wantTaken(t, states, 2, "after a change without a hint")
+		})
+	})
+}

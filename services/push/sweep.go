@@ -130,8 +130,9 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	}
 }
 
-// compare reads the versions of a portion and marks the users who differ.
-func (h *Hub) compare(ctx context.Context, p *portion) error {
+// compare reads the versions of a portion and marks the users who differ. A panic is an error: the next reconciliation tries again.
+func (h *Hub) compare(ctx context.Context, p *portion) (err error) {
+	defer services.Recover(&err)
 	if len(p.users) == 0 {
 		return nil
 	}

@@ -99,6 +99,13 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		group.Go(func() error {
+			defer func() {
+				// The user fails as if an engine did not answer; the others' changes go on.
+				if cause := recover(); cause != nil {
+					one.failed = services.Panicked(cause)
+					s.cfg.Log.Error("a change could not be made because of a panic", "error", one.failed)
+				}
+			}()
 			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
 			one.differ = one.differ || len(one.items.news) > 0 // the numbers may be the same, but there is a new item
 			return nil

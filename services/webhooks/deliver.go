@@ -276,10 +276,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	for range workers {
 		group.Go(func() {
 			for one := take(); one != nil; one = take() {
-				now := d.s.cfg.Clock.Now()
-				// Neither changes from before the endpoint alert, nor changes that an open socket alerted the user of.
-				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
-				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
+				a := d.post(ctx, e, one, secrets)
 				if ctx.Err() != nil {
 					continue // this node stops, and another node repeats the request
 				}
@@ -304,4 +301,18 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		failures = min(failures, breaker)
 	}
 	return failures
+}
+
+// post sends the change of an item. A panic is a failure of the request, which is tried again.
+func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []string) (a answer) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			d.s.cfg.Log.Error("a webhook panicked", "webhook", e.Name, "error", services.Panicked(cause))
+			a = answer{err: "an error on our side: see the log of the server"}
+		}
+	}()
+	now := d.s.cfg.Clock.Now()
+	// Neither changes from before the endpoint alert, nor changes that an open socket alerted the user of.
+	text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
+	return d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 }

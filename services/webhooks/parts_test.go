@@ -1,7 +1,9 @@
 package webhooks
 
 import (
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,4 +133,13 @@ func TestTotalsOfSources(t *testing.T) {
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0)
 	})
+}
+
+// A request that panics fails alone, and is tried again like one that is refused. A service without a clock stands for a bug.
+func TestAPanicFailsItsRequest(t *testing.T) {
+	var log strings.Builder
+	d := &deliverer{s: &Service{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	if got := d.post(t.Context(), endpoint{Name: "app"}, &item{}, nil); got.err == "" || !strings.Contains(log.String(), "webhook=app") {
+		t.Errorf("the answer is %+v, and the log is %s", got, &log)
+	}
 }

@@ -1,9 +1,11 @@
 package engines
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/people"
 	"tidings/services/sql"
@@ -67,5 +69,22 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 		equal(b.t, len(must(people.IDs(b.ctx, b.Bundle.DB, []string{"alice", "bob"}))(b.t)), 0)
 		b.write(fact("alice"))
 		equal(b.t, names(b.claim(10, "a")), []string{"alice"})
+	})
+}
+
+// A panic of the end of a transaction undoes it too, and ends neither the process nor SQLite's writer.
+func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
+	explode := sql.NewEnd(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
+	keeps := func(tx *sql.Tx) error {
+		tx.Keep(explode, 1)
+		return nil
+	}
+	each(t, func(b *bundle) {
+		coded(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(put(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
+		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 2), keeps}) {
+			coded(b.t, err, services.Internal)
+		}
+		b.write(put(b.ctx, 3))
+		equal(b.t, b.published(), []services.PostID{3})
 	})
 }

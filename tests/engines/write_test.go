@@ -79,23 +79,6 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 	})
 }
 
-// A panic of the end of a transaction undoes it too, and ends neither the process nor SQLite's writer.
-func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
-	explode := sql.NewEnd(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
-	keeps := func(tx *sql.Tx) error {
-		tx.Keep(explode, 1)
-		return nil
-	}
-	each(t, func(b *bundle) {
-		coded(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(put(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
-		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 2), keeps}) {
-			coded(b.t, err, services.Internal)
-		}
-		b.write(put(b.ctx, 3))
-		equal(b.t, b.published(), []services.PostID{3})
-	})
-}
-
 // If a function ignores the error of a statement, PostgreSQL has still aborted the transaction. The write must fail, and must
 // not commit half of the function's work. SQLite undoes only the statement.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {

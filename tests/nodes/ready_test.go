@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	// A day later, the starts and ends of shows are before the last midnight. The last midnight is part of the version too.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
-	running := node.Start(t.Context(), n.Hub.Run, n.Badge.Run)
+	running := node.Start(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
 	t.Cleanup(func() { <-running })
 	numbers, wants := n.NumbersOf("fan", "waiting"), []int{1, 0}
 	states := make([]<-chan *services.Badges, len(numbers))
