@@ -9,12 +9,10 @@ import (
 	"testing"
 )
 
-// A node whose machine has vanished takes requests on kept connections and answers nothing. The proxy gives such a request up soon;
-// sockets and event streams, which may be silent for long, stay.
-func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
-	c := &composition{t: t, network: network()}
-	arrived, speak := make(chan string, 10), make(chan struct{})
-	node := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// silentNode accepts everything, and reports what has arrived. It says something only to the sockets and event streams, once speak is
+// closed.
+func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
 		case r.URL.Path == "/healthz":
@@ -26,22 +24,30 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 				return
 			}
 			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+			arrived <- "socket" // before the client knows, so that the order is the client's
 			_ = buffered.Flush()
-			arrived <- "socket"
 			<-speak
 			_, _ = buffered.WriteString("spoken\n")
 			_, _ = buffered.Flush(), conn.Close()
 		case r.Header.Get("Accept") == "text/event-stream":
 			w.Header().Set("Content-Type", "text/event-stream")
-			_ = http.NewResponseController(w).Flush()
 			arrived <- "stream " + string(body)
+			_ = http.NewResponseController(w).Flush()
 			<-speak
 			_, _ = io.WriteString(w, "spoken\n")
 		default:
 			arrived <- "request " + string(body)
 			<-r.Context().Done()
 		}
-	})}
+	}
+}
+
+// A node whose machine has vanished takes requests on kept connections and answers nothing. The proxy gives such a request up soon;
+// sockets and event streams, which may be silent for long, stay.
+func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
+	c := &composition{t: t, network: network()}
+	arrived, speak := make(chan string, 10), make(chan struct{})
+	node := &http.Server{Handler: silentNode(t, arrived, speak)}
 	for _, name := range []string{"node-1", "node-2"} {
 		listener, err := net.Listen("tcp", c.address(name)+":8080")
 		if err != nil {
