@@ -42,9 +42,7 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 	if len(cmds) == 1 && cmds[0].Meanwhile != nil {
 		beside, end := context.WithCancel(ctx)
 		defer end()
-		go func() {
-			_ = e.recovered("what runs beside a transaction", func() error { cmds[0].Meanwhile(beside); return nil })
-		}()
+		go cmds[0].Meanwhile(beside)
 	}
 	errs = writeAll(ctx, writes)
 	for i, cmd := range cmds {
@@ -102,7 +100,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
 					continue
 				}
-				if err := e.recovered("an update of the actor's own view", func() error { return cmd.update()(ctx) }); err != nil {
+				if err := e.updateViews(ctx, cmd.update()); err != nil {
 					cmd.stale = true
 					e.stale.note(cmd)
 					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
@@ -114,14 +112,14 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 	_ = group.Wait() // failures are logged above, and the jobs make up for them
 }
 
-// recovered runs a part of a command outside of its transaction. A panic is logged, and is an error of the part alone: the command is
-// committed all the same, and its job does the work of the views.
-func (e *Engine) recovered(part string, run func() error) (err error) {
+// updateViews runs an update of an actor's views. A panic is an error of the update alone: its command is committed, and the job does
+// the same work.
+func (e *Engine) updateViews(ctx context.Context, update func(context.Context) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = services.Panicked(cause)
-			e.log.Error(part+" panicked", "error", err)
+			e.log.Error("an update of the actor's own view panicked", "error", err)
 		}
 	}()
-	return run()
+	return update(ctx)
 }

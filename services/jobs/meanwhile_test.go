@@ -41,20 +41,3 @@ func TestABatchRunsNoMeanwhile(t *testing.T) {
 		}
 	})
 }
-
-// A panic of Meanwhile is logged, and the command is committed.
-func TestAPanicOfMeanwhileFailsNothing(t *testing.T) {
-	each(t, func(t *testing.T, n *node) {
-		o, ended := newCommand(1, "make"), make(chan struct{})
-		apply := o.Apply
-		o.Meanwhile = func(context.Context) {
-			defer close(ended)
-			panic("of the test")
-		}
-		o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			<-ended
-			return apply(ctx, tx)
-		}
-		n.must(n.Commit(t.Context(), &o.Command)[0])
-	})
-}

@@ -194,7 +194,7 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 	}
 	done := make(map[string]*update, len(updates))
 	for kind, one := range updates {
-		if err := e.recovered("an update of the actor's own view", func() error { return one.run(ctx) }); err != nil {
+		if err := e.updateViews(ctx, one.run); err != nil {
 			e.log.Debug("the actor's own view is still not updated", "error", err)
 			break
 		}
