@@ -151,32 +151,17 @@ func (f *Fanout) serveAuthor(ctx context.Context, kind string, post services.Pos
 	if kind == jobDrop {
 		return f.drop(ctx, post, []services.UserID{post.Author})
 	}
-	return f.AddOwn(ctx, post, 0)
+	return f.AddOwn(ctx, post)
 }
 
 // AddOwn puts a post into its author's own feed, where it does not count. The command that publishes calls it too, so
 // that authors see their post at once; the job repeats it without effect.
-//
-// stamp is a stamp of the author's view from before the commit of the post, or 0. With it the post need not be read again: a deletion
-// comes after the commit, and refuses the stamp.
-func (f *Fanout) AddOwn(ctx context.Context, post services.Post, stamp redis.Stamp) (err error) {
-	result := redis.Result{Status: redis.Retry}
-	if stamp != 0 {
-		entries := []services.FeedEntry{{Post: post.ID, Author: post.Author}}
-		result, err = f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: post.Author, Stamp: stamp, Entries: entries})
-	}
-	if err == nil && result.Status == redis.Retry {
-		result, err = f.addAgain(ctx, post.Author, post.ID)
-	}
+func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
+	result, err := f.addAgain(ctx, post.Author, post.ID)
 	if err != nil {
 		return err
 	}
 	return f.Projector.Changed(ctx, []services.UserID{post.Author}, []redis.Result{result})
-}
-
-// StampOwn is a stamp of an author's view for AddOwn: 0 if the author has no view.
-func (f *Fanout) StampOwn(ctx context.Context, author services.UserID) (redis.Stamp, error) {
-	return f.redis.StampOf(ctx, author)
 }
 
 // DropOwn takes a deleted post out of its author's own feed, for the command that deletes.

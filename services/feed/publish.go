@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"tidings/services"
@@ -15,7 +14,6 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/posts"
-	"tidings/services/redis"
 	"tidings/services/sql"
 )
 
@@ -59,10 +57,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 		return nil, err
 	}
 	var post services.Post
-	var pulled uint64       // the version of the log
-	var stamp atomic.Uint64 // of the author's view, taken beside the transaction; 0: not yet
-	var early redis.Stamp   // the stamp if it was taken before Apply ended, and so before the commit
-	cmd := &jobs.Command{
+	var pulled uint64 // the version of the log
+	return &jobs.Command{
 		Name: "publishPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			parent, err := parentOf(ctx, tx, author, draft.Parent)
@@ -96,7 +92,6 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			early = redis.Stamp(stamp.Load())
 			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(queued, fanout.FanOutJob(post.ID))...)
 		},
 		AfterApply: func(ctx context.Context) error {
@@ -108,17 +103,9 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if post.OffFeed {
 				return nil
 			}
-			return s.fanout.AddOwn(ctx, post, early)
+			return s.fanout.AddOwn(ctx, post)
 		},
-	}
-	if draft.Parent == 0 { // answers are in no feed, unless the host wants them there
-		cmd.Meanwhile = func(ctx context.Context) {
-			if taken, err := s.fanout.StampOwn(ctx, author); err == nil {
-				stamp.Store(uint64(taken))
-			}
-		}
-	}
-	return cmd, nil
+	}, nil
 }
 
 // insert writes a post with the mode of its author, which is one look-up for any number of followers. A pulled post is also

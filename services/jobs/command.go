@@ -40,9 +40,6 @@ type Command struct {
 	// AfterApply may read what Apply has set: it does not run if the answer comes from the key. Apply may have run in that case too,
 	// in a transaction that was rolled back, or before it was known that the key has an answer.
 	AfterApply, AfterCommit func(ctx context.Context) error
-	// Meanwhile runs beside the transaction, in a goroutine of its own, if the command is committed alone; nil for nothing. It reads
-	// what saves AfterApply time. It may still run when Apply ends. Its context ends when the views have been updated.
-	Meanwhile func(ctx context.Context)
 	// CoalesceKey names the view that these two update. Of one actor's commands that are committed together with the same key, only
 	// the last one that was applied runs them, or else the last one, for all of them. Each command with "" runs its own.
 	CoalesceKey string

@@ -39,11 +39,6 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 	for i, cmd := range cmds {
 		writes[i] = func(tx *sql.Tx) error { return cmd.run(ctx, tx) }
 	}
-	if len(cmds) == 1 && cmds[0].Meanwhile != nil {
-		beside, end := context.WithCancel(ctx)
-		defer end()
-		go cmds[0].Meanwhile(beside)
-	}
 	errs = writeAll(ctx, writes)
 	for i, cmd := range cmds {
 		switch {
