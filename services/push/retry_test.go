@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,10 +226,11 @@ func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 func TestAPanicOfVersionsEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
-		config, panics := e.config(), true
+		config := e.config()
+		var mended atomic.Bool
 		versions := config.Versions
 		config.Versions = func(ctx context.Context, users []services.UserID) ([]uint64, error) {
-			if panics {
+			if !mended.Load() {
 				panic("while it reads")
 			}
 			return versions(ctx, users)
@@ -238,7 +240,7 @@ func TestAPanicOfVersionsEndsNothing(t *testing.T) {
 			states := mustWatch(t, h, 7, "")
 			pass(2 * time.Second)
 			wantTaken(t, states, 1, "the first state")
-			panics = false
+			mended.Store(true)
 			e.set(7, 101, 2)
 			pass(2 * time.Second)
 			wantTaken(t, states, 2, "after a change without a hint")

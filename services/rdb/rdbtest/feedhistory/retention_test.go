@@ -289,7 +289,7 @@ var trimmingBugs = map[string]clienttest.Bug[*World]{
 	"a trim that keeps the old floor":     {Scripts: clienttest.In(inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""), Known: 7},
 	"a late push below the floor":         {Scripts: clienttest.In(inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"), Known: 1},
 	"a late push that nobody notes":       {Scripts: clienttest.In(inboxAdd, "  if id > d.ft then d.ft = id end\n", "  return { 2 }\n"), Known: 111},
-	"a late merge that nobody notes":      {Scripts: clienttest.In(inboxMerge, "added == 0 and d.ft == ft and not d.beyond", "added == 0"), Known: 150},
+	"a late merge that nobody notes":      {Scripts: clienttest.In(inboxMerge, "added == 0 and d.ft == ft and not moved", "added == 0"), Known: 150},
 	"a refill that keeps the floor":       {Scripts: clienttest.In(rebuildBegin, "elseif reopen and", "elseif false and"), Known: 1},
 	"a drop that does not ask for more":   {Scripts: clienttest.In(inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"), Known: 3},
 	"a rebuild without a floor":           {Scripts: clienttest.In(rebuildMerge, "if ARGV[3] > d.floor then", "if false then"), Known: 1},
