@@ -3,6 +3,7 @@ package projector_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,10 +99,10 @@ func TestARefillIsNoVisit(t *testing.T) {
 // refilled.
 func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w := world(t)
-	marked := map[services.UserID]bool{}
+	var marked sync.Map // jobs run at once
 	w.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
 		for _, user := range users {
-			marked[user] = true
+			marked.Store(user, true)
 		}
 		return nil
 	}, func() bool { return true })
@@ -123,12 +124,14 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w.Agree(users...)
 	was.wantUnmoved(w, "after an import", readers[0])
 	w.Clock.Advance(9 * oneDay)
-	clear(marked)
+	marked.Clear()
 	_, err = projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
 	w.Must(err)
 	w.Quiet(w.Fanout)
-	if !marked[readers[0]] || !marked[readers[1]] {
-		t.Errorf("an import while the readers are away has marked %v", marked)
+	for _, reader := range readers {
+		if _, found := marked.Load(reader); !found {
+			t.Errorf("an import while reader %d is away has not marked them", reader)
+		}
 	}
 }
 
