@@ -53,13 +53,13 @@ func followsOf(hosts []services.FollowedAuthor, since services.PostID) (followed
 	return followed, recentFollows(bytes)
 }
 
-// followHash is the hash of a follow. The multipliers are odd and arbitrary; their products spread near numbers.
+// followHash is the hash of a follow. Its two odd multipliers spread numbers that are near each other; every node has to use the same.
 func followHash(host services.FollowedAuthor) uint32 {
 	mixed := (uint64(host.Since) ^ uint64(host.Author)*0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
 	return uint32(mixed >> 32)
 }
 
-// at is the hash with an index.
+// at returns the hash at an index.
 func (r recentFollows) at(i int) (hash uint32) {
 	for _, one := range []byte(r[i*recentBytes : (i+1)*recentBytes]) {
 		hash = hash<<8 | uint32(one)
@@ -80,7 +80,7 @@ func (r recentFollows) valid() bool {
 	return true
 }
 
-// has reports whether a follow is among them.
+// has reports whether the follow of a host is among the recent ones.
 func (r recentFollows) has(host services.FollowedAuthor) bool {
 	if r == "" {
 		return false

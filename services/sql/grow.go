@@ -11,7 +11,7 @@ import (
 // On a disk that is all but full, a write that fits into an existing page succeeds, and the next write of a user needs a new page and
 // fails. So a node that was refused asks for growth: room for many writes, which is given back at once.
 
-// The statements of the growth, by 1 MiB. Both make a table that nobody else ever sees, because its transaction is rolled back. On
+// The statements grow the database by 1 MiB. Both make a table that nobody else ever sees, because its transaction is rolled back. On
 // PostgreSQL the file of a table grows with each page, before anything is committed. UNLOGGED keeps the rows out of PostgreSQL's own
 // log, which would not give them back. A row takes 36 bytes.
 const (

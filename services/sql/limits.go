@@ -32,7 +32,8 @@ func NewLimit(name string, within Statement) *Limit {
 	return limit
 }
 
-// lockLimits is for PostgreSQL alone, and so is not declared. Limits with the same keys by chance only wait for each other.
+// lockLimits is not declared by NewStatement, because SQLite has no such lock. Limits with the same keys by chance only wait for each
+// other.
 var lockLimits = Statement{name: "lock limits", texts: [dialects]string{
 	Postgres: `SELECT pg_advisory_xact_lock($1::INT, owner) FROM unnest($2::INT[]) AS owner`,
 }}
