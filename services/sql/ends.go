@@ -1,16 +1,28 @@
 package sql
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+)
 
 // End is work that a transaction does once, at its end, with all the values that its functions kept for it. Many small
 // additions become one statement.
 type End struct {
-	run func(ctx context.Context, tx *Tx, values []any) error
+	place int64 // of its declaration
+	run   func(ctx context.Context, tx *Tx, values []any) error
 }
 
+// endsDeclared is the number of ends that were declared.
+var endsDeclared atomic.Int64
+
 // NewEnd declares an end, whose run gets the kept values. run is called in the transaction and, like any function of a transaction,
-// may run more than once.
-func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End { return &End{run} }
+// may run more than once. Ends are declared in variables of packages. All transactions run their ends in the order of these
+// declarations. So the locks that ends take have one order, and if each end sorts its own, no two transactions deadlock at their ends.
+func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End {
+	return &End{endsDeclared.Add(1), run}
+}
 
 // kept is a value that waits for the end of its transaction.
 type kept struct {
@@ -22,7 +34,7 @@ type kept struct {
 // dropped too.
 func (tx *Tx) Keep(end *End, value any) { tx.kept = append(tx.kept, kept{end, value}) }
 
-// runEnds runs the ends of all kept values, in the order in which each end first got a value.
+// runEnds runs the ends of all kept values, in the order of their declarations.
 func (tx *Tx) runEnds(ctx context.Context) error {
 	var ends []*End
 	values := map[*End][]any{}
@@ -34,6 +46,7 @@ func (tx *Tx) runEnds(ctx context.Context) error {
 	}
 	// An end must not keep values for another end: the ends run once.
 	tx.kept = nil
+	slices.SortFunc(ends, func(a, b *End) int { return cmp.Compare(a.place, b.place) })
 	for _, end := range ends {
 		if err := end.run(ctx, tx, values[end]); err != nil {
 			return err

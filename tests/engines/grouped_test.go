@@ -3,6 +3,7 @@ package engines
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"tidings/services"
@@ -46,6 +47,41 @@ func TestGroupedJobsAreOne(t *testing.T) {
 			b.t.Errorf("a part alone: %v", errs)
 		}
 		equal(b.t, len(b.claim(10, "a")), 0)
+	})
+}
+
+// Transactions run their ends in one order, whichever of them got a value first. So two transactions take the locks of their ends in
+// one order too, and do not deadlock.
+func TestEndsRunInOneOrder(t *testing.T) {
+	var ran []string
+	end := func(name string) *sql.End {
+		return sql.NewEnd(func(_ context.Context, _ *sql.Tx, values []any) error {
+			for _, value := range values {
+				ran = append(ran, fmt.Sprint(name, value))
+			}
+			return nil
+		})
+	}
+	ends := []*sql.End{end("a"), end("b"), end("c")}
+	each(t, func(b *bundle) {
+		keep := func(order ...int) func(*sql.Tx) error {
+			return func(tx *sql.Tx) error {
+				for _, i := range order {
+					tx.Keep(ends[i], i)
+				}
+				return nil
+			}
+		}
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+			ran = nil
+			b.write(keep(order...))
+			equal(b.t, ran[max(0, len(ran)-3):], []string{"a0", "b1", "c2"})
+		}
+		ran = nil
+		if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{keep(2, 1), keep(0, 2)})...); err != nil {
+			b.t.Fatal(err)
+		}
+		equal(b.t, ran[max(0, len(ran)-4):], []string{"a0", "b1", "c2", "c2"}) // a transaction may run again
 	})
 }
 
