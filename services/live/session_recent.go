@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"encoding/binary"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 const (
 	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
-	// request, or by its job some seconds later. A follow that takes longer, because Redis did not answer, may still change a board.
+	// request, or by its job some seconds later. Two kinds of follows may still change a board: one that takes longer, because Redis did
+	// not answer, and one that the host reports with a time before Followed, whatever the time of the report.
 	recently = 5 * time.Minute
 	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecent = 32
@@ -53,10 +55,14 @@ func followsOf(hosts []services.FollowedAuthor, since services.PostID) (followed
 	return followed, recentFollows(bytes)
 }
 
-// followHash is the hash of a follow. Its two odd multipliers spread numbers that are near each other; every node has to use the same.
+// followHash is the hash of a follow, the same on every node.
 func followHash(host services.FollowedAuthor) uint32 {
-	mixed := (uint64(host.Since) ^ uint64(host.Author)*0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
-	return uint32(mixed >> 32)
+	var follow [16]byte
+	binary.BigEndian.PutUint64(follow[:8], uint64(host.Author))
+	binary.BigEndian.PutUint64(follow[8:], uint64(host.Since))
+	hash := fnv.New32a()
+	_, _ = hash.Write(follow[:]) // a hash never fails
+	return hash.Sum32()
 }
 
 // at returns the hash at an index.
