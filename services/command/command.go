@@ -43,6 +43,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 	case "serve":
 		node.SpareProcessors(env)
 		log := newLog(command.Config, stderr)
+		slog.SetDefault(log) // for libraries, and for what has no logger of its own
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
 		log.LogAttrs(ctx, slog.LevelInfo, "configuration", Masked(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
