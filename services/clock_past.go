@@ -45,7 +45,7 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After returns this ID, or if it is not greater than taken, the next ID after taken of this ID's kind, with its node bits.
+// After returns this ID, or if it is not greater than taken, the ID of an event after taken, with this ID's node bits.
 func (id PostID) After(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {

@@ -11,8 +11,8 @@ import (
 
 // AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether the inbox holds any of them
 // now, added here or by a fan-out: a page that was read before may lack them. Posts of authors that the reader does not follow
-// are skipped. services/feed calls it for the first page of a feed, so that a slow fan-out never shows, neither in the list nor
-// in the count.
+// are skipped. services/feed calls it for each page of a feed, so that a slow fan-out does not show in the list, nor in the
+// count after it.
 func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (held bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil

@@ -230,8 +230,8 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 }
 
 // whole reads entries by raw or below, with the posts in flight that belong among them: these are added to the reader's inbox, so
-// that a slow fan-out never shows, neither in the list nor in the count. A post may still be in flight when newer ones fill the
-// first page, so this holds for every page.
+// that a slow fan-out does not show in the list, nor in the count after it. A post may still be in flight when newer ones fill the
+// first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it into the count.
 func (s *Service) whole(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
@@ -253,7 +253,7 @@ func (s *Service) whole(ctx context.Context, read func(context.Context, services
 }
 
 // lacking are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
-// belong to the pages below, or to none: the inbox refuses a post below its floor, and each try would move the version of the document.
+// belong to the pages below, or to none: the inbox refuses a post up to its floor, and each try would move the version of the document.
 func (p *rawPage) lacking(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {
 		beyond := post.Post >= before || post.Post <= p.Floor || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
