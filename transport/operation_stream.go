@@ -19,8 +19,9 @@ import (
 // noticed at once too.
 //
 // An event that could not be rendered for now is tried again after a pause, or the newest event in its place. To most clients an
-// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. Each try is charged as
-// an event is.
+// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost
+// a part for now is sent without it, tried again in the same way, and sent again once it is whole: the source counts it as delivered, so
+// the part would be missing until something else changes. Each try is charged as an event is.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()
@@ -32,7 +33,7 @@ func (o *operation) stream() {
 		{Dir: reflect.SelectRecv}, // the end of a wait; ignored while there is none
 	}
 	var newest reflect.Value // to be sent; invalid: there is none
-	first, unpaid, failures := true, false, 0
+	first, unpaid, sentInPart, failures := true, false, false, 0
 	for {
 		waits := either[2].Chan.IsValid()
 		if unpaid && !waits {
@@ -43,12 +44,14 @@ func (o *operation) stream() {
 			}
 		}
 		if newest.IsValid() && !waits {
-			switch o.event(newest) {
+			outcome := o.event(newest, sentInPart)
+			switch outcome {
 			case eventEnds:
 				return
 			case eventSent:
 				newest, failures = reflect.Value{}, 0
-			case eventFailed:
+			default:
+				sentInPart = sentInPart || outcome == eventSentInPart
 				either[2].Chan = reflect.ValueOf(time.After(pauseAfter(failures)))
 				failures++
 			}
@@ -63,7 +66,7 @@ func (o *operation) stream() {
 		case chosen == 2:
 			either[2].Chan = reflect.Value{}
 		default:
-			newest = event
+			newest, sentInPart = event, false
 		}
 	}
 }
@@ -78,13 +81,14 @@ func pauseAfter(failures int) time.Duration {
 type eventOutcome int
 
 const (
-	eventSent   eventOutcome = iota
-	eventFailed              // for now: nothing was sent
-	eventEnds                // the operation has ended
+	eventSent       eventOutcome = iota
+	eventSentInPart              // a part is missing for now
+	eventFailed                  // for now: nothing was sent
+	eventEnds                    // the operation has ended
 )
 
-// event delivers one event.
-func (o *operation) event(event reflect.Value) eventOutcome {
+// event delivers one event. An event that was sent in part is sent again only if it is whole.
+func (o *operation) event(event reflect.Value, sentInPart bool) eventOutcome {
 	frame := frames.Get().(*[]byte)
 	defer frames.Put(frame)
 	last, forNow := false, false
@@ -93,7 +97,7 @@ func (o *operation) event(event reflect.Value) eventOutcome {
 	} else {
 		last, forNow = o.render(frame, event)
 	}
-	if forNow {
+	if forNow && (last || sentInPart) {
 		return eventFailed
 	}
 	if last {
@@ -104,6 +108,9 @@ func (o *operation) event(event reflect.Value) eventOutcome {
 		return eventEnds
 	}
 	o.peer.sockets.events.Add(1)
+	if forNow {
+		return eventSentInPart
+	}
 	return eventSent
 }
 

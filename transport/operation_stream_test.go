@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,7 +99,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 				limits.events.Store(0)
 				event := func(value int) string { return strings.Replace(tick("1", value), "ticks", field, 1) }
-				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				w.schema.fault.Store(errNoDatabase)
 				defer w.schema.fault.Store(nil)
 				c := w.open("alice")
 				c.subscribe("1", "subscription { "+field+" }")
@@ -117,7 +118,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				pass(time.Minute)
 				c.expect(event(2))
 				// After an event that was sent, the pauses begin anew.
-				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(3)
 				synctest.Wait()
 				w.schema.hub.publish(4)
@@ -128,7 +129,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				pass(time.Minute)
 				c.nothing()
 				// The end of the source is noticed in a pause, and what has failed is not sent.
-				w.schema.fault.Store(&services.Error{Code: services.Unavailable, Message: "the database does not answer"})
+				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(5)
 				pass(6 * time.Minute)
 				w.schema.hub.closeAll()
@@ -144,6 +145,122 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				c.nothing()
 				if n := w.schema.hub.count(); n != 0 {
 					t.Errorf("%d watchers are left", n)
+				}
+			})
+		})
+	}
+}
+
+// errNoDatabase is the fault of events while the database does not answer.
+var errNoDatabase = &services.Error{Code: services.Unavailable, Message: "the database does not answer"}
+
+// whole is an event of loses, and half is the event while its part is lost.
+func whole(value int) string {
+	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"loses":{"value":%d,"part":%d}}}}`, value, value)
+}
+
+func half(value int) string {
+	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"errors":[{"message":"the database does not answer",`+
+		`"extensions":{"code":"UNAVAILABLE"}}],"data":{"loses":{"value":%d,"part":null}}}}`, value)
+}
+
+// losing runs a test with an open subscription to loses while the database does not answer.
+func losing(t *testing.T, test func(w *world, c *client, limits *fakeLimits)) {
+	limits := &fakeLimits{}
+	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+		limits.events.Store(0)
+		w.schema.fault.Store(errNoDatabase)
+		defer w.schema.fault.Store(nil)
+		c := w.open("alice")
+		c.subscribe("1", "subscription { loses }")
+		synctest.Wait()
+		test(w, c, limits)
+	})
+}
+
+// An event that loses a part for now is sent once without it, and again as soon as it is whole: nothing else may change for hours.
+func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
+	losing(t, func(w *world, c *client, limits *fakeLimits) {
+		w.schema.hub.publish(1)
+		c.expect(half(1))
+		pass(10 * time.Minute)
+		c.nothing() // no try is sent without the part again
+		if tries := limits.events.Load(); tries < 15 || tries > 40 {
+			t.Errorf("%d tries are charged in ten minutes", tries)
+		}
+		w.schema.fault.Store(nil)
+		c.expect(whole(1))
+		synctest.Wait()
+		charged := limits.events.Load()
+		pass(10 * time.Minute)
+		c.nothing()
+		if limits.events.Load() != charged {
+			t.Error("a whole event is tried again")
+		}
+		// The next event is sent at once, and its pauses begin anew.
+		w.schema.hub.publish(2)
+		c.expect(whole(2))
+		w.schema.fault.Store(errNoDatabase)
+		start := time.Now()
+		w.schema.hub.publish(3)
+		c.expect(half(3))
+		w.schema.fault.Store(nil)
+		c.expect(whole(3))
+		if took := time.Since(start); took > 1100*time.Millisecond {
+			t.Errorf("the whole event came after %v", took)
+		}
+	})
+}
+
+// A newer event is sent in the place of one that lost a part, without its own part if it must be.
+func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
+	losing(t, func(w *world, c *client, _ *fakeLimits) {
+		w.schema.hub.publish(1)
+		c.expect(half(1))
+		w.schema.hub.publish(2)
+		c.expect(half(2))
+		pass(time.Minute)
+		c.nothing()
+		w.schema.fault.Store(nil)
+		c.expect(whole(2))
+		pass(time.Minute)
+		c.nothing()
+	})
+}
+
+// A subscription whose event lost a part ends like any other: with its source, by its client, and in a drain. Further tries for the
+// part end with it.
+func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
+	for name, end := range map[string]func(w *world, c *client){
+		"source": func(w *world, c *client) {
+			w.schema.hub.closeAll()
+			c.expect(`{"type":"complete","id":"1"}`)
+		},
+		"client": func(_ *world, c *client) { c.send(`{"type":"complete","id":"1"}`) },
+		"drain": func(w *world, c *client) {
+			w.sockets.Drain(w.Context(), 0)
+			c.expectClose(1012)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			losing(t, func(w *world, c *client, limits *fakeLimits) {
+				w.schema.hub.publish(1)
+				c.expect(half(1))
+				pass(5 * time.Minute)
+				start := time.Now()
+				end(w, c)
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("the end came after %v", took)
+				}
+				synctest.Wait()
+				if n := w.schema.hub.count(); n != 0 {
+					t.Errorf("%d watchers are left", n)
+				}
+				w.schema.fault.Store(nil)
+				charged := limits.events.Load()
+				pass(time.Minute)
+				if limits.events.Load() != charged {
+					t.Error("the event was tried after the end")
 				}
 			})
 		})

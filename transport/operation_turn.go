@@ -176,8 +176,9 @@ func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
 }
 
 // render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
-// operation timeout, like a query, because a worker waits for it. forNow reports that last has a passing cause: the event was not
-// ready in time, or it shows nothing because an engine does not answer. Another try may succeed.
+// operation timeout, like a query, because a worker waits for it. forNow reports a passing cause, so that another try may succeed: with
+// last, that the event was not ready in time, or shows nothing because an engine does not answer; without last, that a part of the
+// event is missing because of that.
 func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow bool) {
 	*frame = (*frame)[:0]
 	defer func() {
@@ -216,7 +217,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 		return true, true
 	default:
 		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
-		return false, false
+		return false, isUnavailable(response)
 	}
 }
 

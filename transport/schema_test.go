@@ -23,7 +23,7 @@ type testSchema struct {
 	gate   chan struct{}                  // the field lingers ends when it is closed
 	hello  string                         // the value of the field
 	more   map[string]any                 // extensions of each event
-	fault  atomic.Pointer[services.Error] // of the fields stalls and fails; nil: there is none
+	fault  atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
 
 const testSDL = `
@@ -58,9 +58,12 @@ type Subscription {
   stalls: Int!
   "Does not wake, and its events are null while there is a fault."
   fails: Int
+  "Does not wake, and its events lose a part while there is a fault."
+  loses: Pair!
   "Wakes, and the schema writes its events by itself. 13 cannot be written."
   written(since: String): Int!
-}`
+}
+scalar Pair`
 
 // testWaking are the fields of the schema that wake.
 var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
@@ -180,6 +183,13 @@ func (s *testSchema) subscribe(
 				graphql.AddError(ctx, fault)
 				return graphql.Null
 			}
+		case "loses":
+			part := strconv.Itoa(value)
+			if fault := s.fault.Load(); fault != nil {
+				graphql.AddError(ctx, fault)
+				part = "null"
+			}
+			return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, `{"value":`+strconv.Itoa(value)+`,"part":`+part+`}`) })
 		}
 		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })
 	}, true, true)
