@@ -21,7 +21,8 @@ import (
 // An event that could not be rendered for now is tried again after a pause, or the newest event in its place. To most clients an
 // error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost
 // a part for now is sent without it, tried again in the same way, and sent again once it is whole: the source counts it as delivered, so
-// the part would be missing until something else changes. Each try is charged as an event is.
+// the part would be missing until something else changes. A newer event shortens the pause to that of a first failure, because the
+// engines may answer again. Each try is charged as an event is.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()
@@ -34,6 +35,7 @@ func (o *operation) stream() {
 	}
 	var newest reflect.Value // to be sent; invalid: there is none
 	first, unpaid, sentInPart, failures := true, false, false, 0
+	var soonest time.Time // when a newer event can be tried; zero: no pause, or a newer event has shortened it
 	for {
 		waits := either[2].Chan.IsValid()
 		if unpaid && !waits {
@@ -52,7 +54,9 @@ func (o *operation) stream() {
 				newest, failures = reflect.Value{}, 0
 			default:
 				sentInPart = sentInPart || outcome == eventSentInPart
-				either[2].Chan = reflect.ValueOf(time.After(pauseAfter(failures)))
+				pause := pauseAfter(failures)
+				either[2].Chan = reflect.ValueOf(time.After(pause))
+				soonest = time.Now().Add(min(pause, pauseAfter(0)))
 				failures++
 			}
 			first, unpaid = false, !first
@@ -64,9 +68,12 @@ func (o *operation) stream() {
 			o.rest()
 			return
 		case chosen == 2:
-			either[2].Chan = reflect.Value{}
+			either[2].Chan, soonest = reflect.Value{}, time.Time{}
 		default:
 			newest, sentInPart = event, false
+			if !soonest.IsZero() {
+				either[2].Chan, soonest = reflect.ValueOf(time.After(time.Until(soonest))), time.Time{}
+			}
 		}
 	}
 }

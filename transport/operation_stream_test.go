@@ -164,15 +164,22 @@ func half(value int) string {
 		`"extensions":{"code":"UNAVAILABLE"}}],"data":{"loses":{"value":%d,"part":null}}}}`, value)
 }
 
-// losing runs a test with an open subscription to loses while the database does not answer.
-func losing(t *testing.T, test func(w *world, c *client, limits *fakeLimits)) {
+// drop drops the messages that have arrived.
+func (c *client) drop() {
+	for synctest.Wait(); len(c.received) > 0; {
+		<-c.received
+	}
+}
+
+// failing runs a test with an open subscription to a field while the database does not answer.
+func failing(t *testing.T, field string, test func(w *world, c *client, limits *fakeLimits)) {
 	limits := &fakeLimits{}
 	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		limits.events.Store(0)
 		w.schema.fault.Store(errNoDatabase)
 		defer w.schema.fault.Store(nil)
 		c := w.open("alice")
-		c.subscribe("1", "subscription { loses }")
+		c.subscribe("1", "subscription { "+field+" }")
 		synctest.Wait()
 		test(w, c, limits)
 	})
@@ -180,7 +187,7 @@ func losing(t *testing.T, test func(w *world, c *client, limits *fakeLimits)) {
 
 // An event that loses a part for now is sent once without it, and again as soon as it is whole: nothing else may change for hours.
 func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
-	losing(t, func(w *world, c *client, limits *fakeLimits) {
+	failing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
 		w.schema.hub.publish(1)
 		c.expect(half(1))
 		pass(10 * time.Minute)
@@ -214,7 +221,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 
 // A newer event is sent in the place of one that lost a part, without its own part if it must be.
 func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
-	losing(t, func(w *world, c *client, _ *fakeLimits) {
+	failing(t, "loses", func(w *world, c *client, _ *fakeLimits) {
 		w.schema.hub.publish(1)
 		c.expect(half(1))
 		w.schema.hub.publish(2)
@@ -226,6 +233,49 @@ func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
 		pass(time.Minute)
 		c.nothing()
 	})
+}
+
+// A newer event is tried within a second of the last try, however long the pause of the older one is: after an outage of minutes the
+// engines may answer again long before the next try. During the outage newer events lead to one try a second.
+func TestANewerEventShortensThePauseAfterAFailure(t *testing.T) {
+	const most = 1100 * time.Millisecond // with the jitter
+	for field, event := range map[string]func(int) string{
+		"loses": whole, "fails": func(value int) string { return strings.Replace(tick("1", value), "ticks", "fails", 1) },
+	} {
+		t.Run(field, func(t *testing.T) {
+			failing(t, field, func(w *world, c *client, limits *fakeLimits) {
+				w.schema.hub.publish(0)
+				for value := range 20 {
+					pass(10 * time.Minute) // the pauses are as long as they get
+					w.schema.fault.Store(nil)
+					c.drop() // an event without its part
+					start := time.Now()
+					w.schema.hub.publish(2 * value)
+					c.expect(event(2 * value))
+					if took := time.Since(start); took > most {
+						t.Errorf("a newer event came after %v", took)
+					}
+					w.schema.fault.Store(errNoDatabase)
+					w.schema.hub.publish(2*value + 1)
+				}
+				pass(10 * time.Minute)
+				before := limits.events.Load()
+				for value := range 600 {
+					w.schema.hub.publish(value)
+					pass(100 * time.Millisecond)
+				}
+				if tries := limits.events.Load() - before; tries < 50 || tries > 67 {
+					t.Errorf("newer events of a minute lead to %d tries", tries)
+				}
+				// No older event follows.
+				w.schema.fault.Store(nil)
+				pass(most)
+				c.drop()
+				w.schema.hub.publish(1000)
+				c.expect(event(1000))
+			})
+		})
+	}
 }
 
 // A subscription whose event lost a part ends like any other: with its source, by its client, and in a drain. Further tries for the
@@ -243,7 +293,7 @@ func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			losing(t, func(w *world, c *client, limits *fakeLimits) {
+			failing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
 				w.schema.hub.publish(1)
 				c.expect(half(1))
 				pass(5 * time.Minute)
