@@ -65,16 +65,11 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// The first event is the state at the start of the watch. A client that reconnects may still show this state. No later
-	// event can be known to the client.
-	first := true
-	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
-		known := first && change.Unchanged() && change.Badges.Version == since
-		if first = false; known {
-			return nil, errKnown
-		}
+	// A client that reconnects may still show the state at the start of the watch, which is then skipped.
+	known := func(change live.Change) bool { return change.Unchanged() && change.Badges.Version == since }
+	return relay(ctx, cancel, r.Log, changes, exceptKnown(known, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		return r.liveBoardChange(ctx, viewer, change)
-	}), nil
+	})), nil
 }
 
 // liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first event's

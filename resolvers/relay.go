@@ -4,29 +4,61 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
+	"time"
 
 	"tidings/services"
 )
 
+// relayPause is the time between two tries to show a change, give or take a tenth.
+const relayPause = time.Second
+
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
-// changes. A change that cannot be shown is skipped, because the next one has the whole state too; so is a change for which
-// show returns errKnown. relay has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a
-// time: while the client is slow, the source conflates further changes.
+// changes. The source counts a change as delivered, so a change that cannot be shown is tried again after a pause, or the newest change
+// in its place. A change is skipped if show returns errKnown, or panics: it would panic again. relay has a goroutine of its own,
+// which ends with ctx or with the changes. It holds one event at a time: while the client is slow, the source conflates further
+// changes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
 	// The channel has no buffer, because an event that waits in a buffer would be older than the newest state of the source.
 	shown := make(chan E)
 	go func() {
 		defer cancel()
 		defer close(shown)
-		for change := range changes {
-			event, err := shownSafely(ctx, change, show)
-			if err != nil {
-				// The end of the subscription is not a failure.
-				if ctx.Err() == nil && !errors.Is(err, errKnown) {
-					log.Warn("an event of a subscription could not be made; the next one has the whole state", "error", err)
+		var newest C
+		var pause <-chan time.Time // nil: no change waits to be tried again
+		logged := false            // the failure, which may last for minutes
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case change, more := <-changes:
+				if !more {
+					return
 				}
+				if newest = change; pause != nil {
+					continue // fast changes must not read more often
+				}
+			case <-pause:
+				pause = nil
+			}
+			event, err := shownSafely(ctx, newest, show)
+			switch {
+			case ctx.Err() != nil: // the end of the subscription is not a failure
+				return
+			case errors.Is(err, errKnown):
+				logged = false
+				continue
+			case services.IsPanic(err):
+				log.Warn("an event of a subscription could not be made; the next one has the whole state", "error", err)
+				continue
+			case err != nil:
+				if !logged {
+					log.Warn("an event of a subscription could not be made; it is tried again", "error", err)
+				}
+				logged, pause = true, time.After(relayPause*9/10+rand.N(relayPause/5))
 				continue
 			}
+			logged = false
 			select {
 			case shown <- event:
 			case <-ctx.Done():
@@ -44,4 +76,18 @@ var errKnown = errors.New("the client has this already")
 func shownSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
 	defer services.Recover(&err)
 	return show(ctx, change)
+}
+
+// exceptKnown is show with errKnown for the changes that the client has, until an event is shown: from then on the client has that one.
+// An event that could not be shown has not reached the client.
+func exceptKnown[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
+	shown := false
+	return func(ctx context.Context, change C) (event E, err error) {
+		if !shown && known(change) {
+			return event, errKnown
+		}
+		event, err = show(ctx, change)
+		shown = shown || err == nil
+		return event, err
+	}
 }
