@@ -110,7 +110,7 @@ var Lists = map[string]int{
 	"Admin.webhooks":                             50,
 	"AwayDigest.authors":                         3,
 	"AwayDigest.parts":                           100,
-	"BadgeChange.sources":                        10,
+	"BadgeChange.sources":                        10,  // it has one for each category and type too, but hardly anybody has so many counts
 	"BadgeExplanation.items":                     100, // it can have source.MostExplained, but hardly anybody has so many
 	"Badges.dots":                                100,
 	"DisplayPolicy.sources":                      10,
