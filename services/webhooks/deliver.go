@@ -66,6 +66,9 @@ type item struct {
 	answer answer
 }
 
+// failedBefore reports whether the item's user has a letter that failed, and not one that only waited for the user to be away.
+func (i *item) failedBefore() bool { return i.letter != nil && i.letter.Attempts > 0 }
+
 // Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
 // Redis, and the round is tried again; errors of receivers are in the items. ErrDeposed if the endpoint is gone or another node
 // delivers it.
@@ -233,8 +236,9 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 	return nil
 }
 
-// send makes the requests of a round, several at a time, in the order of the items. It begins none after roundFor, or once the
-// endpoint is down; the remaining items stay untouched. It returns the failures since the last success, including earlier rounds.
+// send makes the requests of a round, several at a time. It begins none after roundFor, or once the endpoint is down; the remaining
+// items stay untouched. Letters take half of the workers at most while there are changes of the stream: a receiver that never answers
+// for some users does not hold the others up. It returns the failures since the last success, including earlier rounds.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
 	workers, down := d.s.cfg.Requests, e.failures >= breaker
@@ -250,32 +254,17 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	var recent atomic.Int64
 	// Failures are counted over several rounds: five in a row may come in five rounds.
 	recent.Store(int64(e.failures))
-	var mu sync.Mutex
-	next, trials := 0, 0
+	q := newQueue(items, max(1, workers/2))
 	// take gives a worker the next item to send, nil when the round is over.
-	take := func() *item {
-		mu.Lock()
-		defer mu.Unlock()
-		// An item whose fate is known needs no request.
-		for next < len(items) {
-			one := &items[next]
-			if one.fate != untouched {
-				next++
-				continue
-			}
-			if ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= breaker {
-				return nil
-			}
-			next++
-			trials++
-			return one
-		}
-		return nil
+	take := func(done *item) *item {
+		return q.next(done, func(trials int) bool {
+			return ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= breaker
+		})
 	}
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for one := take(); one != nil; one = take() {
+			for one := take(nil); one != nil; one = take(one) {
 				a := d.post(ctx, e, one, secrets)
 				if ctx.Err() != nil {
 					continue // this node stops, and another node repeats the request
@@ -285,7 +274,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 				case a.err == "":
 					one.fate = delivered
 					recent.Store(0)
-				case down || one.letter == nil: // a failed retry of a letter does not count against an endpoint that is up
+				case down || !one.failedBefore(): // a failed retry of a letter does not count against an endpoint that is up
 					one.fate = failing
 					recent.Add(1)
 				default:

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,94 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 			want[key] = 1
 		}
 		sqltest.Equal(t, loud, want)
+	})
+}
+
+// The receiver never answers for some users. Their letters do not delay the changes of the others.
+func TestLettersThatHangDelayNobody(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		slow := b.MakeUsers("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9")
+		ann := b.MakeUsers("ann")[0]
+		s := w.node()
+		w.add(s, Filter{})
+		d := deliver(s, "app")
+		w.settle(d)
+		w.receiver.set(func(to http.ResponseWriter, d delivery) {
+			if d.Data.Key != "ann" {
+				to.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		for i, user := range slow { // never many in a row: the endpoint is up
+			w.like(1, user)
+			w.settle(d)
+			w.like(i+1, ann)
+			w.settle(d)
+		}
+		sqltest.Equal(t, w.endpoint(s).Waiting, len(slow))
+		w.receiver.take()
+		told := make(chan struct{})
+		var tell sync.Once
+		w.receiver.set(func(to http.ResponseWriter, d delivery) {
+			if d.Data.Key == "ann" {
+				tell.Do(func() { close(told) })
+				return
+			}
+			select {
+			case <-told:
+			case <-d.gone:
+				t.Error("a letter that hangs holds ann's change up")
+			}
+			to.WriteHeader(http.StatusServiceUnavailable)
+		})
+		b.Clock.Advance(time.Hour)
+		w.like(100, ann)
+		w.settle(d)
+		if got := w.totals(w.receiver.take()); got["ann"] != 100 || len(got) != 1 {
+			t.Errorf("these came: %v", got)
+		}
+		if e := w.endpoint(s); e.Down() || e.Waiting != len(slow) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A change that waited for its user to be away is tried for the first time. If such changes fail in a row, the endpoint is down, and
+// gets single requests.
+func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		var keys []string
+		for i := range 3 * breaker {
+			keys = append(keys, fmt.Sprintf("u%02d", i))
+		}
+		users := b.MakeUsers(keys...)
+		s := w.node()
+		w.add(s, Filter{Away: true})
+		d := deliver(s, "app")
+		w.settle(d)
+		for _, user := range users {
+			w.setOnline(user, true)
+		}
+		w.like(1, users...)
+		w.settle(d)
+		w.receiver.status(http.StatusServiceUnavailable)
+		for _, user := range users {
+			w.setOnline(user, false)
+		}
+		b.Clock.Advance(awayMost)
+		w.settle(d)
+		if e := w.endpoint(s); !e.Down() {
+			t.Errorf("after %d failures it is up: %+v", len(w.receiver.take()), e)
+		}
+		w.receiver.status(http.StatusOK)
+		b.Clock.Advance(outbound.LongestDown)
+		w.settle(d)
+		if e := w.endpoint(s); e.Down() || e.Waiting != 0 {
+			t.Errorf("after the outage: %+v", e)
+		}
 	})
 }
 

@@ -37,11 +37,11 @@ type outcome struct {
 func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
 	now := d.s.db.Now()
 	o := &outcome{readTo: e.readTo, drainedTo: e.drainedTo, failures: failures}
-	// whole says that no earlier item was left untouched.
+	// whole says that no earlier item of the stream was left untouched. Letters wait where they are.
 	whole := true
 	for _, one := range items {
 		if one.fate == untouched {
-			whole = false
+			whole = whole && !one.fresh
 			continue
 		}
 		if one.fresh && !whole {
