@@ -45,6 +45,8 @@ type jwks struct {
 	last time.Time  // the time of the last read because of an unknown ID
 	// failed is the error of the last read; nil after a good one. Within jwksAtMost, refresh returns it instead of reading again.
 	failed error
+	// refused names the keys of the last good set that are not used, and why.
+	refused string
 }
 
 // newJWKS reads the keys for the first time. An error prevents the start of the node: without keys it would refuse every token.
@@ -149,7 +151,18 @@ func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseJWKS(text)
+	keys, refused, err := parseJWKS(text)
+	if err != nil {
+		return nil, err
+	}
+	// A set is read every few minutes: only a change is worth a line.
+	if said := fmt.Sprint(refused); said != s.refused {
+		s.refused = said
+		if len(refused) > 0 {
+			s.log.Warn("some keys for tokens cannot be used", "error", errors.Join(refused...))
+		}
+	}
+	return keys, nil
 }
 
 // withoutAddress leaves the address of a failed request out: it may have a password, and the error is logged.
@@ -212,48 +225,59 @@ type jsonWebKey struct {
 	X   string `json:"x"`
 }
 
-// parseJWKS reads a set. Keys of other kinds and for other uses are skipped; a malformed key of a supported kind is an error.
-func parseJWKS(text []byte) (map[string]fixedKey, error) {
+// parseJWKS reads a set. Keys of other kinds and for other uses are skipped. So are keys of a supported kind that cannot be used, with
+// an error for each in refused: the issuer may have them for others, and the good keys must stay up to date. A set without a usable key
+// is an error, which names the first cause.
+func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err error) {
 	var set struct {
 		Keys []jsonWebKey `json:"keys"`
 	}
 	// The parser's own error may repeat a part of the text.
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, errors.New("not a JSON Web Key Set")
+		return nil, nil, errors.New("not a JSON Web Key Set")
 	}
-	keys := make(map[string]fixedKey, len(set.Keys))
+	keys = make(map[string]fixedKey, len(set.Keys))
 	for i, one := range set.Keys {
-		// A key for encryption signs nothing. A key without a use counts as one that signs.
-		if one.Use == "enc" {
+		key, err := one.fixed()
+		if err != nil {
+			refused = append(refused, fmt.Errorf("keys[%d]: %w", i, err))
 			continue
 		}
-		public, err := one.public()
-		if err != nil {
-			return nil, fmt.Errorf("keys[%d]: %w", i, err)
-		}
-		// Sets of other services have keys of other kinds, such as EC, which must not stop the reading of ours.
-		if public == nil {
-			continue
-		}
-		key, err := keyOf(public)
-		if err != nil {
-			return nil, fmt.Errorf("keys[%d]: %w", i, err)
-		}
-		// The issuer says that this key signs with another algorithm than ours, RS512 for instance.
-		if one.Alg != "" && one.Alg != key.alg {
+		if key.value == nil {
 			continue
 		}
 		// One of the two keys would be ignored, depending on their order.
 		if _, twice := keys[one.Kid]; twice {
-			return nil, fmt.Errorf("keys[%d]: kid %s appears twice", i, services.Quote(one.Kid))
+			return nil, nil, fmt.Errorf("keys[%d]: kid %s appears twice", i, services.Quote(one.Kid))
 		}
 		keys[one.Kid] = key
 	}
 	// A set without a usable key would refuse every token, so the last good one stays.
-	if len(keys) == 0 {
-		return nil, errors.New("no RSA key for RS256 and no Ed25519 key for EdDSA")
+	switch {
+	case len(keys) > 0:
+		return keys, refused, nil
+	case len(refused) > 0:
+		return nil, refused, refused[0]
+	default:
+		return nil, nil, errors.New("no RSA key for RS256 and no Ed25519 key for EdDSA")
 	}
-	return keys, nil
+}
+
+// fixed returns the key with its algorithm. Its value is nil if the key is not for us: one for encryption, which signs nothing, one of
+// another kind, such as EC, or one that signs by another algorithm, such as RS512. A key without a use or an algorithm is for us.
+func (k jsonWebKey) fixed() (fixedKey, error) {
+	if k.Use == "enc" || k.Alg != "" && k.Alg != algRSA && k.Alg != algEdDSA {
+		return fixedKey{}, nil
+	}
+	public, err := k.public()
+	if err != nil || public == nil {
+		return fixedKey{}, err
+	}
+	key, err := keyOf(public)
+	if err != nil || k.Alg != "" && k.Alg != key.alg {
+		return fixedKey{}, err
+	}
+	return key, nil
 }
 
 // public returns the key itself; nil for an unsupported kind. The bounds of e equal the bounds in crypto/rsa. Otherwise crypto/rsa

@@ -92,7 +92,7 @@ func newEdKey() (ed25519.PrivateKey, error) {
 }
 
 func TestJWKSTokenWithoutKidNeedsTheOnlyKey(t *testing.T) {
-	keys, err := parseJWKS([]byte(keySet(edJWK("e", edPublic()))))
+	keys, _, err := parseJWKS([]byte(keySet(edJWK("e", edPublic()))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,32 @@ func TestJWKSDamagedSets(t *testing.T) {
 		`{"keys":5}`:                                                                             "not a JSON Web Key Set",
 		`[]`:                                                                                     "not a JSON Web Key Set",
 	} {
-		if _, err := parseJWKS([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, _, err := parseJWKS([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80s: got %v, want an error that says %q", text, err, says)
+		}
+	}
+}
+
+// Keys that cannot be used do not keep the others from being used. An issuer may have them for other services.
+func TestJWKSUnusableKeysAreSkipped(t *testing.T) {
+	good := edJWK("good", edPublic())
+	for name, c := range map[string]struct {
+		other   map[string]string
+		refused int
+	}{
+		"too small":                       {rsaJWK("a", &smallRSA.PublicKey), 1},
+		"a damaged modulus":               {rsaJWK("a", &rsaKey().PublicKey, "n", "!"), 1},
+		"a long exponent":                 {rsaJWK("a", &rsaKey().PublicKey, "e", base64URL([]byte{1, 2, 3, 4, 5})), 1},
+		"too small, for RS512":            {rsaJWK("a", &smallRSA.PublicKey, "alg", "RS512"), 0},
+		"too small, for encryption":       {rsaJWK("a", &smallRSA.PublicKey, "use", "enc"), 0},
+		"an Ed25519 key that says RS256":  {edJWK("a", edPublic(), "alg", "RS256"), 0},
+		"a key of another kind, like oct": {map[string]string{"kty": "oct", "k": "c2VjcmV0"}, 0},
+	} {
+		for _, set := range []string{keySet(c.other, good), keySet(good, c.other)} {
+			keys, refused, err := parseJWKS([]byte(set))
+			if err != nil || len(keys) != 1 || keys["good"].alg != algEdDSA || len(refused) != c.refused {
+				t.Errorf("%s: keys %v, refused %v, error %v", name, keys, refused, err)
+			}
 		}
 	}
 }
