@@ -29,7 +29,8 @@ type socket struct {
 	watch watch       // nil: a goroutine reads all the time
 
 	allowance float64   // messages that may arrive now; used only by the reading goroutine
-	counted   time.Time // when allowance was last computed
+	frames    float64   // frames beside those of whole messages and pings that may arrive now, likewise
+	counted   time.Time // when allowance and frames were last computed
 	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
@@ -52,7 +53,7 @@ type upgrade struct {
 // newSocket makes a socket of a connection that was upgraded. It keeps nothing of the request but the headers in upgrade. The
 // wait for connection_init begins here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
-	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
+	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst(), frames: owner.burst() * framesPerMessage}
 	s.line = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
@@ -120,7 +121,9 @@ func (s *socket) readFrame(in *input) (err error) {
 		case websocket.PingMessage:
 			s.pinged(payload)
 		case websocket.PongMessage:
-			s.renew()
+			if s.allowsFrame() {
+				s.renew()
+			}
 		default:
 			return s.closed(payload)
 		}
@@ -142,7 +145,7 @@ func (s *socket) readData(in *input, f frame) error {
 	if f.length > s.sockets.cfg.MessageLimit-int64(in.message.Len()) {
 		return s.refuse(errTooBig)
 	}
-	if !s.renew() { // the socket is closing, and stays so
+	if !f.final && !s.allowsFrame() || !s.renew() { // the socket is closing, and stays so
 		return in.skip(s.wire.conn, f)
 	}
 	if err := in.payload(s.wire.conn, f); err != nil {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -126,4 +127,30 @@ func TestASocketSurvivesAPanicOfAnother(t *testing.T) {
 			t.Errorf("the log has no stack: %s", text)
 		}
 	})
+}
+
+// Pongs and parts of messages are counted too, though a client may send many more of them than messages.
+func TestSocketFrameRate(t *testing.T) {
+	const begins, goesOn, pong = websocket.TextMessage, 0, 0x80 | websocket.PongMessage
+	for name, frames := range map[string][2]byte{"pongs": {pong, pong}, "parts of a message": {begins, goesOn}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.open("alice")
+				send := func(first byte, count int) {
+					t.Helper()
+					if _, err := c.conn.NetConn().Write(bytes.Repeat(clientFrame(first, [4]byte{}, nil), count)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				send(frames[0], 1)
+				send(frames[1], (20+20)*framesPerMessage-1) // operations and messages
+				c.nothing()
+				pass(time.Second)
+				send(frames[1], 20*framesPerMessage)
+				c.nothing()
+				send(frames[1], 1)
+				c.expectClose(closeTooMany)
+			})
+		})
+	}
 }
