@@ -93,6 +93,9 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 				return again.replays, false, nil
 			}
 		}
+		if services.IsPanic(err) { // SQL would hide the bug
+			return list, false, err
+		}
 		v.building = true
 	}
 	list, err = s.replaysFromSQL(ctx, session.Viewer, after)

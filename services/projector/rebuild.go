@@ -85,10 +85,12 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 }
 
 // Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
-// continues when its first caller gives up.
+// continues when its first caller gives up. A panic of the run is the error of all of them.
 func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	// The run has a context of its own, because its first caller may give up while others wait for it.
-	done := p.rebuilds.DoChan(key, func() (any, error) {
+	done := p.rebuilds.DoChan(key, func() (_ any, err error) {
+		// singleflight would raise a panic again in a goroutine of its own, where nothing recovers it and the process ends.
+		defer services.Recover(&err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
 		// After Redis loses its data all users need a rebuild at once. The slots keep them from overloading SQL.

@@ -1,0 +1,50 @@
+package badge
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/redis"
+)
+
+// A user whose rebuild panics is counted in SQL, and the log has the stack. The users who are read together with them are rebuilt.
+func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	broken := services.UserID(0)
+	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
+		if user == broken {
+			panic("while it rebuilds")
+		}
+		return nil, nil
+	})
+	n := newNode(w)
+	users := n.Users(3)
+	n.Follow(users[0], users[1:]...)
+	n.Quiet(n.World.Fanout)
+	n.Post(users[0])
+	n.Quiet(n.World.Fanout)
+	for _, user := range users[1:] {
+		n.Must(n.Redis.Reset(t.Context(), user))
+	}
+	broken = users[1]
+	var log bytes.Buffer
+	s := n.with(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	badges, errs := s.ReadMany(t.Context(), users[1:])
+	for i, one := range badges {
+		if errs[i] != nil || one.HomeFeed.Value != 1 {
+			t.Errorf("user %d is shown %+v, %v", users[1+i], one, errs[i])
+		}
+	}
+	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "while it rebuilds") {
+		t.Errorf("the log is %s", text)
+	}
+	documents, err := n.Redis.Documents(t.Context(), users[1:])
+	if err != nil || documents[0].Ready || !documents[1].Ready {
+		t.Errorf("the documents are ready: %t, %t, %v", documents[0].Ready, documents[1].Ready, err)
+	}
+}

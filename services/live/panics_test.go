@@ -1,0 +1,36 @@
+package live
+
+import (
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// A board is INTERNAL if the list of replays that is made for it panics, and not a board that hides the fault. When the fault is gone,
+// the list is made.
+func TestABoardWhoseReplaysPanicIsInternal(t *testing.T) {
+	broken := false
+	h := newHall(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+		if broken && statement == "replays of followed hosts" {
+			broken = false
+			panic("while it makes the list")
+		}
+	}}), nil)
+	users := h.Users(2)
+	host, reader := users[0], users[1]
+	h.Follow(host, reader)
+	show := replayed(h.World, host)
+	h.Quiet(h.Fanout)
+	boardOf(h.World, reader)
+	dropLists(h.World, reader)
+	broken = true
+	if board, err := h.boards.Board(t.Context(), reader, Ask{First: 10}); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {
+		t.Errorf("the board is %v, %v", shown(board), err)
+	}
+	if board, err := h.boards.Board(t.Context(), reader, Ask{First: 10}); err != nil || !slices.Equal(shown(board), []services.PostID{show}) {
+		t.Errorf("the board is %v, %v", shown(board), err)
+	}
+	h.Agree(users...)
+}

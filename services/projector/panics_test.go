@@ -1,0 +1,92 @@
+package projector_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/redis"
+	"tidings/tests/eventually"
+)
+
+// faulty registers a part of rebuilds that panics for the users whom the returned function names from now on.
+func faulty(w *fanouttest.World) (panicFor func(users ...services.UserID)) {
+	var at atomic.Pointer[[]services.UserID]
+	at.Store(new([]services.UserID))
+	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
+		for _, one := range *at.Load() {
+			if one == user {
+				panic("while it rebuilds")
+			}
+		}
+		return nil, nil
+	})
+	return func(users ...services.UserID) { at.Store(&users) }
+}
+
+// A rebuild that panics fails the job that asked for it, alone: it is tried again later, and the other refills of its claim are done.
+func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
+	w := world(t)
+	panicFor := faulty(w)
+	users := w.Users(4)
+	quiet, loud, reader, other := users[0], users[1], users[2], users[3]
+	w.Posts(quiet, services.Retention+100)
+	w.Posts(loud, services.Retention+100)
+	w.Follow(quiet, reader, other)
+	w.Follow(loud, reader, other)
+	w.Quiet(w.Fanout)
+
+	panicFor(reader)
+	w.Unfollow(loud, reader, other)
+	w.Work(w.Fanout)
+	w.Agree(other)
+	if waiting, dead := w.Jobs(); waiting != 1 || dead != 0 {
+		t.Errorf("%d jobs wait and %d are dead", waiting, dead)
+	}
+	panicFor()
+	w.Quiet(w.Fanout)
+	w.Must(w.Projector.Rebuild(t.Context(), reader)) // the view that the panic left half made is made by the next visit
+	w.Agree(reader)
+	if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.Retention {
+		t.Errorf("%d jobs wait, %d are dead, %d posts are listed", waiting, dead, len(w.Inbox(reader)))
+	}
+}
+
+// All callers who share a rebuild that panics get its error, with the stack; the rebuild gives its slot back, and the next one begins
+// anew.
+func TestCallersShareAPanic(t *testing.T) {
+	w := world(t)
+	panicFor := faulty(w)
+	user := w.Users(1)[0]
+	panicFor(user)
+	const callers = 3
+	errs := make(chan error, callers)
+	running, release := make(chan struct{}), make(chan struct{})
+	for range callers {
+		go func() {
+			errs <- w.Projector.Once(t.Context(), "shared", "the test's view", func(context.Context) error {
+				close(running) // twice would be a second run
+				<-release
+				panic("while it is shared")
+			})
+		}()
+	}
+	<-running
+	close(release)
+	for range callers {
+		// A caller that came after the end of the run has run again, and panicked at close.
+		if err := <-errs; !services.IsPanic(err) || services.CodeOf(err) != services.Internal || !strings.Contains(err.Error(), "TestCallersShareAPanic") {
+			t.Errorf("a caller got %v", err)
+		}
+	}
+	if err := w.Projector.Rebuild(t.Context(), user); !services.IsPanic(err) {
+		t.Errorf("the rebuild ended with %v", err)
+	}
+	eventually.Holds(t, "the slots are free", func() bool { return w.Projector.RebuildStats().Running == 0 })
+	panicFor()
+	w.Must(w.Projector.Rebuild(t.Context(), user))
+	w.Agree(user)
+}
