@@ -62,7 +62,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	for i, one := range due {
 		users[i] = one.user
 	}
-	badges, errs := s.cfg.Peek(ctx, users)
+	badges, errs := s.peek(ctx, users)
 	// The last changes can be read outside of the writing transaction: nobody else writes them while this token is good.
 	before, err := s.ChangesOf(ctx, users)
 	if err != nil {
@@ -117,6 +117,30 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		return nil, err
 	}
 	return found, nil
+}
+
+// peek reads the badges of users. A panic does not say whose badges are at fault, so the halves are then read apart, down to that user
+// alone, who gets the panic as an error. The others get their badges.
+func (s *Service) peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	badges, errs, err := s.tryPeek(ctx, users)
+	if err == nil {
+		return badges, errs
+	}
+	if len(users) == 1 {
+		s.cfg.Log.Error("badges could not be compared because of a panic", "error", err)
+		return []*services.Badges{nil}, []error{err}
+	}
+	half := len(users) / 2
+	badges, errs = s.peek(ctx, users[:half])
+	more, failed := s.peek(ctx, users[half:])
+	return append(badges, more...), append(errs, failed...)
+}
+
+// tryPeek is peek whose error is that of a panic.
+func (s *Service) tryPeek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error, err error) {
+	defer services.Recover(&err)
+	badges, errs = s.cfg.Peek(ctx, users)
+	return badges, errs, nil
 }
 
 // horizon is the time from which on items alert a user. The moments of people.Alerts are later where a mute ended or a mode

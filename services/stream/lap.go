@@ -92,7 +92,7 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 	if err != nil {
 		return nil, err
 	}
-	badges, errs := s.cfg.Peek(ctx, users)
+	badges, errs := s.peek(ctx, users)
 	failures := 0
 	for i, user := range users {
 		if errs[i] != nil {
@@ -115,8 +115,8 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 }
 
 // readable reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without this check, one
-// user whose badges cannot be counted would stop the comparison whenever no other user is due.
+// user whose badges cannot be counted would stop the comparison whenever no other user is due. A panic does not say that an engine is away.
 func (s *Service) readable(ctx context.Context) bool {
-	_, errs := s.cfg.Peek(ctx, []services.UserID{0})
-	return errs[0] == nil
+	_, errs := s.peek(ctx, []services.UserID{0})
+	return errs[0] == nil || services.IsPanic(errs[0])
 }

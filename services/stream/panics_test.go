@@ -1,0 +1,98 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// brokenFor lets the badges of a user panic.
+func (w *world) brokenFor(s *Service, broken *services.UserID) {
+	s.cfg.Peek = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
+		if slices.Contains(users, *broken) {
+			panic("while they are rendered")
+		}
+		return w.peek(ctx, users)
+	}
+}
+
+// A user whose badges panic is tried again later, as after an error. The changes of everybody else go out.
+func TestAPanicOfOneUsersBadgesDelaysThatUserAlone(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
+		s := w.node()
+		w.step(s)
+		broken := users[3]
+		w.brokenFor(s, &broken)
+		var log strings.Builder
+		s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for i, user := range users {
+			w.set(user, i+1, "", time.Time{})
+		}
+		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		w.step(s)
+		totals, end := w.totals(s, 0)
+		sqltest.Equal(t, totals, map[services.UserID]int{users[0]: 1, users[1]: 2, users[2]: 3, users[4]: 5})
+		if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
+			t.Errorf("%d users are due, and not later, %v", waiting, err)
+		}
+		if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "while they are rendered") {
+			t.Errorf("the log is %s", text)
+		}
+		broken = 0
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
+		w.step(s)
+		if totals, _ = w.totals(s, end); totals[users[3]] != 4 {
+			t.Errorf("after the fault was mended there are %v", totals)
+		}
+	})
+}
+
+// The stream goes on if nobody's badges can be rendered because of a panic. No engine is away, so each user is tried again later, and
+// not the same batch for ever.
+func TestAPanicOfAllBadgesDelaysThem(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		w.step(s)
+		s.cfg.Peek = func(context.Context, []services.UserID) ([]*services.Badges, []error) {
+			panic("while they are rendered")
+		}
+		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+		if more, err := s.RunOnce(b.Ctx); !more || err != nil {
+			t.Errorf("the step ended with %t, %v", more, err)
+		}
+		if more, err := s.RunOnce(b.Ctx); more || err != nil {
+			t.Errorf("they are tried again at once: %t, %v", more, err)
+		}
+	})
+}
+
+// A lap passes a user whose badges panic, and finds the changes of the others that no mark has told.
+func TestALapPassesAPanic(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob", "cat")
+		for i, user := range users {
+			w.set(user, i+1, "", time.Time{})
+		}
+		s := w.node()
+		w.brokenFor(s, &users[1])
+		w.step(s)
+		totals, _ := w.totals(s, 0)
+		sqltest.Equal(t, totals, map[services.UserID]int{users[0]: 1, users[2]: 3})
+	})
+}
