@@ -24,6 +24,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/projector"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/sql"
 )
 
@@ -80,7 +81,7 @@ type suspect struct {
 
 // Stats are the counters of an audit on this node.
 type Stats struct {
-	Visited uint64        // users who were checked
+	Visited uint64        // users who were checked; a panic leaves its user out
 	Mended  uint64        // users whose projection had lost something, which was restored before they asked for it
 	Drifted uint64        // users whose projection was wrong
 	Posts   uint64        // posts whose counts were wrong
@@ -158,7 +159,12 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 		return err
 	}
 	now := a.Clock.Now()
+	visited := 0
 	for i, compared := range found {
+		if compared == nil {
+			continue
+		}
+		visited++
 		// If the turn reaches a user again before their second check, they stay one suspect, so that one fault counts as one
 		// drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
@@ -166,7 +172,7 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: compared.Digest()})
 		}
 	}
-	a.visited.Add(uint64(len(users)))
+	a.visited.Add(uint64(visited))
 	return nil
 }
 
@@ -210,6 +216,8 @@ func (a *Audit) recheck(ctx context.Context) error {
 	for i, compared := range found {
 		s := due[i]
 		switch {
+		// The next lap finds the difference again.
+		case compared == nil:
 		// A job was late, or the user changed something: the difference was lag.
 		case len(compared.Differs) == 0:
 		// Nothing has changed on either side, and no job is left that could change anything.
@@ -226,17 +234,29 @@ func (a *Audit) recheck(ctx context.Context) error {
 	return nil
 }
 
-// repair rebuilds a wrong projection, notifies its watchers, and counts it. It is no visit of the user.
-func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
+// repair rebuilds a wrong projection, notifies its watchers, and counts it. It is no visit of the user. A panic is logged: the
+// projection is left empty, and the next lap tries to restore it.
+func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) (err error) {
 	a.drifted.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
+	defer func() { err = a.logPanic(err) }()
+	defer services.Recover(&err)
 	return a.Projector.Remake(ctx, user)
 }
 
+// logPanic logs the error of a panic, and returns any other error. A panic concerns one user: if it ended the turn, no node would ever
+// pass the turn on, and the audit of everybody would end.
+func (a *Audit) logPanic(err error) error {
+	if services.IsPanic(err) {
+		a.Log.Error("the audit left a user out because of a panic", "error", err)
+		return nil
+	}
+	return err
+}
+
 // compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
-// which it returns: a projection may lack effects of jobs up to this one. A projection that has lost something is not wrong: its
-// next reader would restore it, and so does the audit, unless the user is away: then their return does.
-func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
+// which it returns: a projection may lack effects of jobs up to this one. It returns nil for a user whose comparison panicked.
+func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
@@ -245,31 +265,40 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 	if err != nil {
 		return nil, 0, err
 	}
-	found = make([]projector.Comparison, len(users))
+	found = make([]*projector.Comparison, len(users))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, user := range users {
-		group.Go(func() (err error) {
-			defer services.Recover(&err)
-			switch snapshots[i].Wholeness {
-			// The user has no document: nothing is shown, and so nothing is wrong.
-			case rdb.Absent:
-				return nil
-			case rdb.Partial:
-				restored, err := a.Projector.Restore(within, user)
-				if restored {
-					a.mended.Add(1)
-				}
-				return err
+		group.Go(func() error {
+			one, err := a.compareOne(within, user, snapshots[i], stamp)
+			if err == nil {
+				found[i] = &one
 			}
-			found[i], err = a.Projector.Compare(within, user, snapshots[i], stamp)
-			return err
+			return a.logPanic(err)
 		})
 	}
-	if err := services.PassOn(group.Wait()); err != nil {
+	if err := group.Wait(); err != nil {
 		return nil, 0, err
 	}
 	// The last job is read after the facts: every effect by which the facts are ahead belongs to this job or an earlier one.
 	job, err = jobs.Last(ctx, a.Store)
 	return found, job, err
+}
+
+// compareOne compares a user's projection with the facts. A projection that has lost something is not wrong: its next reader would
+// restore it, and so does the audit, unless the user is away: then their return does. A panic is an error.
+func (a *Audit) compareOne(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (found projector.Comparison, err error) {
+	defer services.Recover(&err)
+	switch shown.Wholeness {
+	// The user has no document: nothing is shown, and so nothing is wrong.
+	case rdb.Absent:
+		return found, nil
+	case rdb.Partial:
+		restored, err := a.Projector.Restore(ctx, user)
+		if restored {
+			a.mended.Add(1)
+		}
+		return found, err
+	}
+	return a.Projector.Compare(ctx, user, shown, stamp)
 }

@@ -1,0 +1,133 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/audit"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/redis"
+)
+
+// faults let the comparison or the rebuild of users panic.
+type faults struct{ compared, rebuilt services.UserID }
+
+// faulty is a world with faults, its audit and its log.
+func faulty(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer) {
+	t.Helper()
+	f, log = &faults{}, &bytes.Buffer{}
+	lower := fanouttest.New(t, fanouttest.Options{})
+	lower.Projector.RegisterAuditPart("a part with a fault", func(_ context.Context, user services.UserID, _ rdb.Snapshot) (any, []string, error) {
+		if user == f.compared {
+			panic("while it compares")
+		}
+		return nil, nil, nil
+	})
+	lower.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
+		if user == f.rebuilt {
+			panic("while it rebuilds")
+		}
+		return nil, nil
+	})
+	w = newNode(lower)
+	w.Log = slog.New(slog.NewTextHandler(log, nil))
+	return w, f, newAudit(w, auditEvery), log
+}
+
+// spoil makes the counts of users' feeds wrong.
+func spoil(w node, users ...services.UserID) {
+	for _, user := range users {
+		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
+	}
+}
+
+// turns takes whole laps of a small world: each turn visits everybody, and two more check the suspects.
+func turns(w node, a *audit.Audit) {
+	w.TB.Helper()
+	w.Clock.Advance(auditEvery)
+	for range 3 {
+		_, err := a.RunOnce(w.TB.Context())
+		w.Must(err)
+		w.Clock.Advance(3 * time.Second)
+	}
+}
+
+// A user whose comparison panics is not compared: the log has the panic, the turn goes on with the others, is passed on, and recounts
+// posts. A later lap compares the user again.
+func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
+	w, f, a, log := faulty(t)
+	users := w.Users(3)
+	spoil(w, users...)
+	f.compared = users[1]
+	turns(w, a)
+	if got := a.Stats(); got.Visited != 2 || got.Drifted != 2 {
+		t.Errorf("%+v", got)
+	}
+	if text := log.String(); strings.Count(text, "while it compares") != 1 {
+		t.Errorf("the log is %s", text)
+	}
+	f.compared = 0
+	turns(w, a)
+	if got := a.Stats(); got.Visited != 5 || got.Drifted != 3 {
+		t.Errorf("when the fault was mended: %+v", got)
+	}
+	w.Agree(users...)
+}
+
+// A suspect whose second comparison panics, or whose repair does, is left to the next lap. The other suspects are repaired, and the
+// turns go on.
+func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
+	for what, breaks := range map[string]func(f *faults, user services.UserID){
+		"compared again": func(f *faults, user services.UserID) { f.compared = user },
+		"repaired":       func(f *faults, user services.UserID) { f.rebuilt = user },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w, f, a, log := faulty(t)
+			users := w.Users(3)
+			spoil(w, users...)
+			w.Clock.Advance(auditEvery)
+			_, err := a.RunOnce(t.Context())
+			w.Must(err)
+			breaks(f, users[0])
+			w.Clock.Advance(3 * time.Second)
+			turns(w, a)
+			if text := log.String(); !strings.Contains(text, "panic: while it") {
+				t.Errorf("the log is %s", text)
+			}
+			w.Agree(users[1:]...)
+			*f = faults{}
+			turns(w, a)
+			w.Agree(users...)
+			if got := a.Stats(); got.Drifted+got.Mended < 3 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// A view that has lost something, and whose rebuild panics, ends no turn either.
+func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
+	w, f, a, _ := faulty(t)
+	users := w.Users(2)
+	for _, user := range users {
+		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
+	}
+	f.rebuilt = users[0]
+	turns(w, a)
+	if got := a.Stats(); got.Visited != 1 || got.Mended != 1 {
+		t.Errorf("%+v", got)
+	}
+	f.rebuilt = 0
+	turns(w, a)
+	if got := a.Stats(); got.Visited != 3 || got.Mended != 2 {
+		t.Errorf("when the fault was mended: %+v", got)
+	}
+	w.Agree(users...)
+}
