@@ -49,6 +49,12 @@ const longestTimer = 2 ** 31 - 1;
 export const longestWait = 30_000;
 
 /**
+ * How long a connection has to last for its end to be free of a wait when it is cut for another token, in milliseconds, where
+ * maxWait is not shorter. By the clock of a device that is ahead each token is about to expire.
+ */
+const shortestLife = 5_000;
+
+/**
  * The close codes that graphql-ws ends subscriptions at, and that another attempt can mend: the server or a proxy is at fault
  * (1002 to 1015, 4500), or it refuses for now (4401, 4429). After the others, as 1001, 1006, 1012 and 4403, graphql-ws comes
  * back by itself, but for 4400, 4406 and 4409: then the client is at fault, and would be again.
@@ -77,16 +83,18 @@ export function createSocket(options: SocketOptions): Client {
   let failures = 0; // in a row, with the present connection as one until it has lasted
   let fault: unknown; // the last error of a connection
   let acknowledged = false;
+  let since = 0; // when it was acknowledged: not by Date, which can be set
   let planned = false; // the connection was cut by ourselves, to come back with another token
 
   function renewInTime(token: string): void {
     const expiry = expiryOf(token);
     if (expiry === undefined) return;
     const left = expiry - Date.now();
+    if (left <= 0) return; // the server has accepted it, so this device's clock is wrong: the server says when it is over
     renewal = timer(Math.max(left - renewBefore, left / 2), async () => {
       tokens.drop(token);
       if ((await tokens.get()) === token) return; // there is no other yet: the server says when this one is over
-      planned = true;
+      planned = performance.now() - since >= Math.min(shortestLife, maxWait);
       client.terminate();
     });
   }
@@ -126,6 +134,7 @@ export function createSocket(options: SocketOptions): Client {
       connected(...args) {
         on.connected?.(...args);
         acknowledged = true;
+        since = performance.now();
         renewInTime(sent);
         lasting = timer(maxWait, () => (failures = 1));
       },

@@ -75,7 +75,9 @@ test('a name of a device that the server refuses is an error at once', () => {
   }
 });
 
-test('a token is renewed before it expires, without a wait and without a refusal', async () => {
+test('a token is renewed before it expires, without a wait and without a refusal', async (t) => {
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, 'now', () => 1000 * now()); // so that the first connection lasts for long
   const tokens = [expiring(0.2), expiring(3600)];
   const closes: number[] = [];
   const { socket, inits, subscribes } = await connect(acknowledge, {
@@ -205,10 +207,10 @@ function puppets(t: TestContext, more: Partial<SocketOptions>) {
       Puppet.last.close(code);
       await settled();
     },
-    /** fire ends the waits, and answers how long they were. */
-    async fire() {
-      const due = [...timers.values()];
-      timers.clear();
+    receive: (message: Message) => Puppet.last.onmessage?.({ data: JSON.stringify(message) }),
+    /** fire ends the waits, or those of at most so many milliseconds, and answers how long they were. */
+    async fire(longest = Infinity) {
+      const due = [...timers].filter(([, { wait }]) => wait <= longest).map(([timer, of]) => (timers.delete(timer), of));
       for (const { then } of due) then();
       await settled();
       return due.map(({ wait }) => wait);
@@ -254,6 +256,41 @@ test('connections that are acknowledged and closed count as failures in a row', 
     await peer.fire();
   }
   assert.equal((peer.failed[0] as { code: number }).code, 1012);
+});
+
+test('a token that is over by the clock of this device is renewed when the server refuses it, and not before', async (t) => {
+  t.mock.method(Math, 'random', () => 1);
+  const asked: boolean[] = [];
+  const peer = puppets(t, { token: (renew) => (asked.push(renew), expiring(-60)) });
+  await peer.acknowledge();
+  assert.deepEqual(await peer.fire(), [500], 'the connection has lasted');
+  assert.deepEqual(asked, [false]);
+  for (const wait of [100, 200]) {
+    await peer.close(4403);
+    assert.deepEqual(await peer.fire(), [wait]);
+    await peer.acknowledge();
+  }
+  assert.deepEqual(asked, [false, true, true]);
+});
+
+test('connections that end soon for another token wait in between', async (t) => {
+  t.mock.method(Math, 'random', () => 1);
+  let asked = 0;
+  const peer = puppets(t, { token: () => expiring(60 + asked++), maxWait: 60_000 });
+  let clock = 0;
+  t.mock.method(performance, 'now', () => clock);
+  const renew = () => peer.fire(40_000); // the wait of half a minute, and not of the time for which a connection has to last
+  for (const wait of [100, 200, 400]) {
+    await peer.acknowledge();
+    clock += 100;
+    await renew();
+    assert.deepEqual(await peer.fire(), [wait]);
+  }
+  await peer.acknowledge();
+  clock += 30_000;
+  const former = Puppet.last;
+  await renew();
+  assert.notEqual(Puppet.last, former, 'there is a wait after a connection that lasted');
 });
 
 test('a server that ends connections with 1000 is left alone in between', async (t) => {
@@ -343,6 +380,20 @@ test('a connection that is silent is left for another', async () => {
   );
   subscribe(socket);
   await until(() => subscribes.length, (n) => n === 2, 'subscriptions');
+});
+
+test('a connection is left after a ping without a pong, whatever else arrives, and pinged again after each pong', async (t) => {
+  t.mock.method(Math, 'random', () => 1);
+  const peer = puppets(t, { keepAlive: 20_000, pongWait: 5_000, maxWait: 60_000 });
+  await peer.acknowledge();
+  for (let i = 0; i < 2; i++) {
+    assert.deepEqual(await peer.fire(20_000), [20_000], 'it is not pinged');
+    peer.receive({ type: 'pong' });
+  }
+  assert.deepEqual(await peer.fire(20_000), [20_000], 'it is not pinged');
+  peer.receive({ id: 'another', type: 'next', payload: {} });
+  assert.deepEqual(await peer.fire(20_000), [5_000], 'nobody waits for the pong');
+  assert.deepEqual(await peer.fire(20_000), [100], 'it is not left');
 });
 
 test('a subscription that is refused ends with the errors, and is not sent again', async () => {
