@@ -24,7 +24,7 @@ export interface SocketOptions {
   renewBefore?: number;
   /** The silence after which the client pings the server. Default 20,000. */
   keepAlive?: number;
-  /** The time the server has to answer a ping. Default 5,000. */
+  /** The time the server has to answer a ping, counted anew with each message that comes before the pong. Default 5,000. */
   pongWait?: number;
   /** The WebSocket class to use where there is no global one, as in Node before 22. */
   webSocketImpl?: unknown;
@@ -99,6 +99,16 @@ export function createSocket(options: SocketOptions): Client {
     });
   }
 
+  function awaitPong(): void {
+    clearTimeout(pong);
+    pong = timer(pongWait, () => client.terminate());
+  }
+
+  function stopAwaiting(): void {
+    clearTimeout(pong);
+    pong = undefined;
+  }
+
   const client: Client = createClient({
     url: options.url.replace(/^http/, 'ws'),
     webSocketImpl: options.webSocketImpl,
@@ -146,17 +156,22 @@ export function createSocket(options: SocketOptions): Client {
       },
       message(message) {
         on.message?.(message);
-        clearTimeout(pong);
+        // It is alive, but the pong can be behind others. Only a pong lets graphql-ws ping again, so it is awaited all the same.
+        if (pong) awaitPong();
         resume.received(message);
       },
       ping(received, payload) {
         on.ping?.(received, payload);
-        if (!received) pong = timer(pongWait, () => client.terminate());
+        if (!received) awaitPong();
+      },
+      pong(received, payload) {
+        on.pong?.(received, payload);
+        if (received) stopAwaiting();
       },
       closed(event) {
         on.closed?.(event);
         clearTimeout(renewal);
-        clearTimeout(pong);
+        stopAwaiting();
         clearTimeout(lasting);
         const { code = 0 } = event as { code?: number };
         if (code === 4401 || code === 4403) tokens.drop(sent);
