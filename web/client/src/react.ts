@@ -110,8 +110,8 @@ export interface BoardChange<Node> {
 }
 
 /**
- * How long the board waits before it asks for a new session after the server refused its own, in milliseconds. It waits as long
- * again after each first page that could not be read.
+ * How long the board waits before it asks for a new session after the server refused its own, in milliseconds. When a session is
+ * over it asks at once. It waits as long after each first page that could not be read.
  */
 const newSessionAfter = 1000;
 
@@ -121,7 +121,8 @@ function refusesSession(reason: unknown): boolean {
 }
 
 /**
- * useLiveBoard returns the live board. Its order is that of the first page until refresh, and each show is as it is now.
+ * useLiveBoard returns the live board. Its order is that of the first page until refresh, and each show is as it is now. A session
+ * that is over is followed by a refresh.
  * change describes a new first page. With `select`, pass the type of the selected fields.
  */
 export function useLiveBoard<Node extends { readonly id: string } = Show>({ first = 20, select }: ListOptions = {}) {
@@ -129,33 +130,45 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
   const fields = select ?? `host { ${userFields} } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder`;
   const [list, state] = useList<Node, { sessionId: string }>('liveBoard', '', fields, 'sessionId', { first });
   const [latest, setLatest] = useState<BoardChange<Node>>();
-  const sessionId = state.page?.sessionId;
+  const [ended, setEnded] = useState<string>(); // the last session that an event said is over
+  const sessionId = state.top?.sessionId;
   const change = latest?.sessionId === sessionId ? latest : undefined; // after a refresh the latest is of the former board
+  // A later page is of another session if the first page's was over: the rows above it are not of that board.
+  const over = ended === sessionId || state.page?.sessionId !== sessionId;
   useEffect(() => {
     if (!sessionId) return undefined;
     const shows = ['wentLive', 'ended', 'scheduled', 'rescheduled', 'cancelled'].map((name) => `${name} { id ${fields} }`).join(' ');
     const watch = `subscription WatchBoard($sessionId: String, $since: Version) { liveBoardChanged(sessionId: $sessionId, since: $since) {
       sessionId newSession ${shows} more newAbove badges { ...TidingsBadges } } } ${BADGES}`;
-    let again: ReturnType<typeof setTimeout> | undefined;
-    let stopped = false;
+    let refused: ReturnType<typeof setTimeout> | undefined;
     const stop = tidings.listen<{ liveBoardChanged: BoardChange<Node> }>(watch, { sessionId }, ({ data }) => {
       if (!data?.liveBoardChanged) return;
-      setLatest(data.liveBoardChanged);
-      if (data.liveBoardChanged.newSession) void list.refresh();
+      // The rows keep what is known of them until the board of the new session is there.
+      if (data.liveBoardChanged.sessionId === sessionId) setLatest(data.liveBoardChanged);
+      else setEnded(sessionId);
     }, (reason) => {
       if (!refusesSession(reason)) return console.error(reason);
-      const renew = async () => {
-        await list.refresh();
-        if (!stopped && list.get().error) again = setTimeout(renew, newSessionAfter);
-      };
-      again = setTimeout(renew, newSessionAfter);
+      refused = setTimeout(() => setEnded(sessionId), newSessionAfter);
     });
+    return () => {
+      clearTimeout(refused);
+      stop();
+    };
+  }, [tidings, sessionId, fields]);
+  useEffect(() => {
+    if (!sessionId || !over) return undefined;
+    let again: ReturnType<typeof setTimeout> | undefined;
+    let stopped = false;
+    const renew = async () => {
+      await list.refresh();
+      if (!stopped && list.get().top?.sessionId === sessionId) again = setTimeout(renew, newSessionAfter);
+    };
+    void renew();
     return () => {
       stopped = true;
       clearTimeout(again);
-      stop();
     };
-  }, [tidings, list, sessionId, fields]);
+  }, [list, sessionId, over]);
   const nodes = useMemo(() => {
     const now = new Map<string, Node>();
     for (const shows of [change?.rescheduled, change?.wentLive, change?.ended, change?.cancelled]) for (const show of shows ?? []) now.set(show.id, show);
@@ -170,7 +183,7 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
     /** markSeen marks the shown items as seen. */
     markSeen: async () => {
       loaded(list);
-      return mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().page?.sessionId }, '', (now) => clear(now, 'liveBoard'));
+      return mark(tidings, 'markLiveBoardSeen', 'MarkLiveBoardSeenInput', { sessionId: list.get().top?.sessionId }, '', (now) => clear(now, 'liveBoard'));
     },
   };
 }

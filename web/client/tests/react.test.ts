@@ -1,56 +1,15 @@
 // The hooks for React, and the client without a cache under them, against a real server.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { clear, createTidings, type Tidings, type TidingsOptions } from '@tidings/client';
-import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications, type Notification } from '@tidings/client/react';
-import { Activity, createElement, useEffect } from 'react';
-import { create } from 'react-test-renderer';
+import { test } from 'node:test';
+import { clear, createTidings } from '@tidings/client';
+import { useBadges, useHomeFeed, useLiveBoard, useNotifications, type Notification } from '@tidings/client/react';
+import { useEffect } from 'react';
 import WebSocket from 'ws';
 import { textOf } from './documents.js';
-import { Server } from './server.js';
+import { arrive, clientOf, ends, follow, post, render, server } from './hooks.js';
 import { until } from './until.js';
 
-// react-test-renderer says on each use that it is deprecated; it renders without a browser.
-const report = console.error;
-console.error = (...words: unknown[]) => String(words[0]).includes('react-test-renderer is deprecated') || report(...words);
-
-let server: Server;
-const others: Server[] = []; // stopped after the clients: disposing of a client whose server is gone fails
-const ends: (() => unknown)[] = [];
-before(async () => void (server = await Server.start()));
-after(async () => {
-  for (const end of ends) await end();
-  for (const started of [server, ...others]) await started?.stop();
-});
-
 const hostCategories = ['orders'];
-
-/** clientOf makes a client without a cache for a user. */
-function clientOf(user: string, url = server.url, more?: Partial<TidingsOptions>): Tidings {
-  const tidings = createTidings({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100, ...more });
-  ends.push(() => tidings.socket.dispose());
-  return tidings;
-}
-
-/** render calls a hook in a component for a user; now answers what it returned last, all what it has ever returned. */
-async function render<Value>(user: string, hook: () => Value, url?: string, more?: Partial<TidingsOptions>) {
-  const tidings = clientOf(user, url, more);
-  const all: Value[] = [];
-  const Probe = () => {
-    all.push(hook());
-    return null;
-  };
-  const page = (mode: 'visible' | 'hidden') => createElement(TidingsProvider, { tidings }, createElement(Activity, { mode, children: createElement(Probe) }));
-  const root = create(page('visible'), { unstable_isConcurrent: true } as never);
-  await until(() => all.length, (n) => n > 0, 'the first call');
-  ends.push(() => root.unmount());
-  return { now: () => all.at(-1)!, all, tidings, show: (mode: 'visible' | 'hidden') => root.update(page(mode)) };
-}
-
-const post = (user: string, body: string) => server.ask(user, 'mutation P($input: PublishPostInput!) { publishPost(input: $input) { post { id } } }', { input: { body } });
-const follow = (user: string, whom: string) => server.ask(user, 'mutation F($input: FollowInput!) { follow(input: $input) { changed } }', { input: { userId: `user:${whom}` } });
-const arrive = (user: string, total: number) =>
-  until(async () => (await server.ask(user, textOf('TidingsBadgesQuery'))).viewer.badges.total.value, (now) => now === total, `${total} arrive`);
 
 async function pair(name: string, posts: number) {
   const [reader, author] = [`${name}-reader`, `${name}-author`];
@@ -158,53 +117,6 @@ test('a mark is shown before it is answered, and taken back when it is refused',
   assert.equal(errors?.[0]?.extensions?.code, 'NOT_FOUND');
   assert.deepEqual(seen, [0, 2]);
   await until(now, (badges) => badges?.total.value === 2, 'the total is not 2 again');
-});
-
-test('useLiveBoard keeps its order while a show goes live', async () => {
-  const ids: string[] = [];
-  for (let i = 0; i < 3; i++) {
-    const input = { title: `Show ${i}`, plannedAt: new Date(Date.now() + (i + 1) * 3_600_000).toISOString() };
-    const { scheduleShow } = await server.ask(`host-${i}`, 'mutation S($input: ScheduleShowInput!) { scheduleShow(input: $input) { show { id } } }', { input });
-    ids.push(scheduleShow.show.id);
-    await follow('watcher', `host-${i}`);
-  }
-  await until(async () => (await server.ask('watcher', textOf('TidingsBoardQuery'), { first: 100 })).viewer.liveBoard.edges.length, (n) => n === 3, 'shows arrive');
-  const { now, all, tidings } = await render('watcher', () => useLiveBoard({ first: 2 }));
-  ends.push(tidings.badges.subscribe(() => {}));
-  await until(now, ({ nodes }) => nodes.length === 2, 'the first page is not there');
-  await server.ask('host-1', 'mutation S($input: StartShowInput!) { startShow(input: $input) { show { status } } }', { input: { showId: ids[1] } });
-  await until(now, ({ change }) => change?.wentLive[0]?.id === ids[1], 'the show does not go live');
-  await now().loadNext();
-  await until(now, ({ nodes }) => nodes.length === 3, 'the next page is not there');
-  assert.deepEqual(now().nodes.map(({ id }) => id), ids);
-  assert.deepEqual(now().nodes.map(({ status }) => status), ['UPCOMING', 'LIVE', 'UPCOMING']);
-  assert.equal(now().change?.newAbove, 1);
-  const { refresh, markSeen } = now(); // of one render, as a button has them
-  await refresh().then(markSeen);
-  assert.equal(tidings.badges.get()?.liveBoard.value, 0);
-  await until(() => now().nodes.map(({ id }) => id), (shown) => shown.join() === [ids[1], ids[0]].join(), 'the board is not the new one');
-  for (const { change, page } of all) assert.ok(!change || change.sessionId === page?.sessionId, 'the change is of another board than the one that is shown');
-});
-
-test('useLiveBoard begins anew on a server that does not know its session', async () => {
-  const other = await Server.start();
-  others.push(other);
-  const schedule = async (title: string): Promise<string> => {
-    const input = { title, plannedAt: new Date(Date.now() + 3_600_000).toISOString() };
-    const { scheduleShow } = await other.ask('host', 'mutation S($input: ScheduleShowInput!) { scheduleShow(input: $input) { show { id } } }', { input });
-    await other.ask('watcher', 'mutation { follow(input: { userId: "user:host" }) { changed } }');
-    return scheduleShow.show.id;
-  };
-  for (let i = 0; i < 5; i++) await schedule(`Show ${i}`);
-  const { now } = await render('watcher', useLiveBoard, other.url);
-  await until(now, ({ nodes }) => nodes.length === 5, 'the board is not there');
-  await other.kill();
-  other.forget();
-  await other.restart();
-  const id = await schedule('Another');
-  await until(now, ({ nodes }) => nodes.length === 1 && nodes[0]!.id === id, 'the board is not that of the other server');
-  await other.ask('host', 'mutation S($input: StartShowInput!) { startShow(input: $input) { show { status } } }', { input: { showId: id } });
-  await until(now, ({ nodes }) => nodes[0]?.status === 'LIVE', 'the board is not watched');
 });
 
 test('useNotifications shows rows, tells of new ones, and marks them', async () => {
