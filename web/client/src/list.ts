@@ -26,7 +26,7 @@ export interface List<Node, Extra> extends Store<ListState<Node, Extra>> {
   loadNext(): Promise<void>;
   /** refresh begins again with the first page; the old list stays until that page is loaded. */
   refresh(): Promise<void>;
-  /** replace shows nodes in place of those of the same ids. */
+  /** replace shows nodes in place of those of the same ids, also of a page that is being loaded. */
   replace(nodes: readonly Node[]): void;
 }
 
@@ -39,9 +39,11 @@ export function createList<Node extends { readonly id: string }, Extra>(
 ): List<Node, Extra> {
   const store = createStore<ListState<Node, Extra>>({ nodes: [], hasNextPage: true, loading: false, error: undefined, top: undefined, page: undefined });
   let turn = 0; // counts the requests: the answer of a former one changes nothing
+  const replaced = new Map<string, Node>(); // while a page is being loaded: it can have been read before
 
   async function load(first: boolean): Promise<void> {
     const own = ++turn;
+    replaced.clear();
     store.set({ ...store.get(), loading: true });
     const after = first ? null : store.get().page?.pageInfo.endCursor;
     let page: (Connection<Node> & Extra) | null | undefined, error: Error | undefined;
@@ -56,7 +58,7 @@ export function createList<Node extends { readonly id: string }, Extra>(
     const former = store.get();
     if (!page) return store.set({ ...former, loading: false, error });
     const nodes = new Map((first ? [] : former.nodes).map((node) => [node.id, node]));
-    for (const { node } of page.edges) nodes.set(node.id, node);
+    for (const { node } of page.edges) nodes.set(node.id, replaced.get(node.id) ?? node);
     store.set({ nodes: [...nodes.values()], hasNextPage: page.pageInfo.hasNextPage, loading: false, error: undefined, top: first ? page : former.top, page });
   }
 
@@ -70,6 +72,7 @@ export function createList<Node extends { readonly id: string }, Extra>(
     },
     replace(nodes) {
       const newer = new Map(nodes.map((node) => [node.id, node]));
+      for (const node of nodes) replaced.set(node.id, node);
       store.set({ ...store.get(), nodes: store.get().nodes.map((node) => newer.get(node.id) ?? node) });
     },
   };

@@ -203,6 +203,30 @@ test('useNotifications has new rows when its page was read before a push and ans
   assert.equal(tidings.badges.get()?.total.value, 1, 'what was not shown does not count any more');
 });
 
+test('a row that is marked while the list is read again stays marked', async () => {
+  const { publishPost } = await post('marker', 'mine');
+  await server.ask('fan-1', 'mutation L($id: ID!) { likePost(input: { postId: $id }) { changed } }', { id: publishPost.post.id });
+  await arrive('marker', 1);
+  let answer = () => {};
+  const held = new Promise<void>((resolve) => (answer = resolve));
+  let lists = 0;
+  const slow: typeof fetch = async (url, options) => {
+    const response = await fetch(url, options);
+    if (String(options?.body).includes('query List') && ++lists === 2) await held; // it was read before the mark
+    return response;
+  };
+  const { now } = await render('marker', () => useNotifications({ first: 5 }), undefined, { fetch: slow });
+  await until(now, ({ nodes, page }) => nodes.length === 1 && !!page, 'the first page is not there');
+  const refreshed = now().refresh();
+  await until(() => lists, (n) => n === 2, 'the page is not read');
+  await now().markRead([now().nodes[0]!.id]);
+  await until(() => now().nodes[0]?.read, (read) => read === true, 'the row is not read');
+  answer();
+  await refreshed;
+  await until(now, ({ loading }) => !loading, 'the page is not there');
+  assert.equal(now().nodes[0]?.read, true);
+});
+
 test('an empty list is loading from its first rendering on, and what comes after it is not marked as seen', async () => {
   const { reader, author } = await pair('empty', 0);
   const { publishPost } = await post(reader, 'mine'); // not in a feed of others, and not new
