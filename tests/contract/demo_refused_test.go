@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,11 +25,13 @@ func (p *demoPage) mend() {
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.mended = true)`)
 }
 
-// If a gateway refuses a list, the page says so in place of the list. The list appears by itself once the gateway passes it.
+// If a gateway refuses a list, the page says so in place of the list. The list appears by itself once the gateway passes it. A board
+// that was shown before stays, and follows by itself too.
 func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	p := openRefused(t, `{
 		const real = fetch;
-		window.fetch = (url, options) => !window.mended && String(url).endsWith('/graphql') ? Promise.resolve(new Response('<html>', {status: 502})) : real(url, options);
+		const refuses = (url, {body} = {}) => window.mended ? window.noBoard && String(body).includes('liveBoard(') : String(url).endsWith('/graphql');
+		window.fetch = (url, options) => refuses(url, options) ? Promise.resolve(new Response('<html>', {status: 502})) : real(url, options);
 	}`)
 	for _, list := range []string{"#left-home", "#right-live"} {
 		p.wait(list+" says what is wrong", `document.querySelector('`+list+` .failed')?.innerText.startsWith('This could not be read: ')`)
@@ -37,6 +40,17 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	p.mend()
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 	p.wait("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
+	p.setNoBoard(true)
+	p.pull("live")
+	p.wait("the phone says that the board was not read", `document.querySelector('.right .trouble')`)
+	p.setNoBoard(false)
+	p.wait("the new show is on the board", `[...document.querySelectorAll('.right .show.live h3')].some(({innerText}) => innerText === 'Ben, live and unprepared')`)
+}
+
+// setNoBoard says whether the board alone is refused.
+func (p *demoPage) setNoBoard(refused bool) {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(window.noBoard = %t, true)`, refused))
 }
 
 // Behind a proxy that passes no WebSocket the page has its lists. It says that pushes are missing, and not that the server is

@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { useLiveBoard, type Show } from '@tidings/client/react';
 import { clicked } from './meter.ts';
-import { Avatar, Empty, Failed, nameOf, useHeld, Waiting } from './parts.tsx';
+import { Avatar, Empty, Failed, nameOf, readAgain, useHeld, Waiting } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
 import { ago, clock, countdown, useWords } from './words.ts';
@@ -16,10 +16,17 @@ export function Live({ connection, opened, tell }: View) {
   useEffect(() => {
     if (connection > 1) void refresh();
   }, [connection]);
-  // A board that nobody holds follows by itself.
+  // A board that nobody holds follows by itself. One that could not be read is read again later.
+  const behind = !held && !loading && nodes.length > 0 && above + other > 0;
   useEffect(() => {
-    if (!held && !loading && !error && above + other > 0) void refresh();
-  }, [held, loading, above, other]);
+    if (!behind) return undefined;
+    if (!error) return void refresh();
+    const timer = setTimeout(() => void refresh(), readAgain);
+    return () => clearTimeout(timer);
+  }, [behind, above, other, error]);
+  useEffect(() => {
+    if (error && nodes.length > 0) tell(error);
+  }, [error]);
   const see = async () => {
     clicked();
     await refresh();

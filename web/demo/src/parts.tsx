@@ -84,7 +84,7 @@ export function Empty({ icon, children }: { icon: IconName; children: ComponentC
 }
 
 /** How long a list that could not be read waits until it is read again, in milliseconds. */
-const readAgain = 3000;
+export const readAgain = 3000;
 
 /** Failed says why a list is not there, and reads it again by itself. */
 export function Failed({ icon, error, again }: { icon: IconName; error: Error; again: () => Promise<void> }) {
