@@ -34,10 +34,15 @@ export function You({ side, connection, shown, tell, explain }: View) {
   // The announcements and the policy are read again when the badges say that they have changed.
   const trigger = `${connection} ${shown} ${badges?.announcements.value} ${badges?.quiet} ${badges && JSON.stringify([badges.homeFeed, badges.notifications.total, badges.conversations.total, badges.liveBoard, badges.announcements, badges.siteMessages.total, badges.views].map(({ inTotal }) => inTotal))}`;
   useEffect(() => {
+    let over = false; // the answer of a former read changes nothing
     void tidings.request<{ viewer: { announcements: { nodes: readonly Announcement[] } | null; displayPolicy: Policy | null } | null }>(query).then(({ data }) => {
+      if (over) return;
       if (data?.viewer?.announcements) setAnnouncements(data.viewer.announcements.nodes);
       if (data?.viewer?.displayPolicy) setPolicyState(data.viewer.displayPolicy);
     }, () => undefined);
+    return () => {
+      over = true;
+    };
   }, [tidings, trigger]);
   const mutate = async (document: string, input: object) => {
     clicked();
