@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { BADGES, type BadgeCount } from '@tidings/client';
 import { useTidings } from '@tidings/client/react';
+import { newKey } from './link.ts';
 import { clicked } from './meter.ts';
 import { Avatar, Badge, Empty, Icon, nameOf, Waiting, type Person } from './parts.tsx';
 import type { View } from './phone.tsx';
@@ -81,9 +82,6 @@ export function Chat({ connection, shown, tell }: View) {
     </div>
   );
 }
-
-/** newKey makes a key for one message. There is no crypto.randomUUID on a page that is served by http to another machine. */
-const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /** How often a device says that it is still inside: its lease lasts a minute. */
 const renewEvery = 40_000;

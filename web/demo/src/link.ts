@@ -24,6 +24,12 @@ interface Message {
   payload?: { query?: string; variables?: object; data?: Record<string, unknown> };
 }
 
+/** newKey makes a key that nobody else has. There is no crypto.randomUUID on a page that is served by http to another machine. */
+export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+/** Part of the names of this tab's devices: a phone of another tab that leaves a conversation does not end the visit of one here. */
+const tab = newKey();
+
 /** createPhone makes a phone. Its network is the browser's, until it is cut. */
 export function createPhone(side: Side): Phone {
   const state = new Cell<State>('connecting');
@@ -70,7 +76,7 @@ export function createPhone(side: Side): Phone {
   const tidings = createTidings({
     url: page.endpoint,
     token: () => session.token,
-    device: side,
+    device: `${side}-${tab}`,
     minWait: 300,
     maxWait: 2500,
     webSocketImpl: TracedSocket,
