@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -197,18 +198,48 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 	give("dev:mia")
 	p.wait("the refusal is told", `document.querySelector('.door [role=alert]')?.innerText`)
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "zoe", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
+	sign := func(user string) string {
+		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
 	}
+	signed := sign("zoe")
+	talk(t, server.URL, signed, sign("adam"))
 	give(signed)
 	p.wait("the phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
+	p.wait("the chat has the visitor's message as their own", `document.querySelector('#left-chat .row .line')?.textContent === 'You: hello'`)
+	if name := browsertest.Evaluate[string](p.tab, t, `document.querySelector('#left-chat .row b').textContent`); name != "adam" {
+		t.Errorf("the chat with adam is named %q", name)
+	}
 	if levers := browsertest.Evaluate[int](p.tab, t, `document.querySelectorAll('.lever').length`); levers != 1 {
 		t.Errorf("in production the page has %d levers, and only the network is the page's own", levers)
 	}
 	if stored := browsertest.Evaluate[string](p.tab, t, `JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`); strings.Contains(stored, signed) {
 		t.Errorf("the token is in storage: %s", stored)
 	}
+}
+
+// talk sends a message to adam. Both users are given by their tokens.
+func talk(t *testing.T, url, author, adam string) {
+	t.Helper()
+	ask := func(token, query string) string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+world.Quoted(query)+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token}}
+		text := answerOf(t, request)
+		if strings.Contains(text, `"errors"`) {
+			t.Fatal(text)
+		}
+		return text
+	}
+	ask(adam, `{ viewer { id } }`)
+	created := ask(author, `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:adam"]}) { conversation { id } } }`)
+	id := regexp.MustCompile(`conversation:\w+`).FindString(created)
+	ask(author, `mutation { sendMessage(input: {conversationId: "`+id+`", body: "hello", idempotencyKey: "1"}) { message { id } } }`)
 }
 
 // Without JavaScript the page says that it needs JavaScript, and what to do instead.

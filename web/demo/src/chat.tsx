@@ -6,7 +6,7 @@ import { clicked } from './meter.ts';
 import { Avatar, Badge, Empty, Icon, nameOf, Waiting, type Person } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
-import { VIEWER } from './page.ts';
+import { session } from './page.ts';
 import { ago, clock, useWords } from './words.ts';
 
 interface Message {
@@ -35,7 +35,7 @@ const enter = `mutation Enter($input: EnterConversationInput!) { enterConversati
 const leave = `mutation Leave($input: LeaveConversationInput!) { leaveConversation(input: $input) { changed badges { ...TidingsBadges } } } ${BADGES}`;
 const sendMessage = `mutation SendMessage($input: SendMessageInput!) { sendMessage(input: $input) { message { ${message} } badges { ...TidingsBadges } } } ${BADGES}`;
 
-const titleOf = ({ title, members }: Conversation) => title ?? members?.nodes.filter(({ key }) => key !== VIEWER).map(nameOf).join(', ') ?? '';
+const titleOf = ({ title, members }: Conversation) => title ?? members?.nodes.filter(({ key }) => key !== session.viewer).map(nameOf).join(', ') ?? '';
 
 /** Chat is the list of conversations, and one of them when it is opened. */
 export function Chat({ connection, shown, tell }: View) {
@@ -65,7 +65,7 @@ export function Chat({ connection, shown, tell }: View) {
                   <Avatar person={{ key: conversation.id, name: titleOf(conversation) }} size={40} />
                   <span class="text">
                     <b>{titleOf(conversation)}</b>
-                    <small class="line">{lastMessage && (lastMessage.recalled ? words.recalled : `${lastMessage.author.key === VIEWER ? words.youSaid : nameOf(lastMessage.author)}: ${lastMessage.body}`)}</small>
+                    <small class="line">{lastMessage && (lastMessage.recalled ? words.recalled : `${lastMessage.author.key === session.viewer ? words.youSaid : nameOf(lastMessage.author)}: ${lastMessage.body}`)}</small>
                   </span>
                   <span class="side">
                     <small>{lastMessage && ago(lastMessage.sentAt, now)}</small>
@@ -156,8 +156,8 @@ function Talk({ talk, connection, shown, tell, close }: { talk: Conversation; co
       <div class="scroll bubbles" ref={end} tabIndex={0} role="log" aria-label={titleOf(talk)}>
         {!messages && <Waiting label={words.loading} />}
         {messages?.map((one) => (
-          <p key={one.id} class={`bubble${one.author.key === VIEWER ? ' own' : ''}`}>
-            <small>{one.author.key === VIEWER ? '' : nameOf(one.author)} {ago(one.sentAt, now)}</small>
+          <p key={one.id} class={`bubble${one.author.key === session.viewer ? ' own' : ''}`}>
+            <small>{one.author.key === session.viewer ? '' : nameOf(one.author)} {ago(one.sentAt, now)}</small>
             <span>{one.recalled ? words.recalled : one.body}</span>
           </p>
         ))}

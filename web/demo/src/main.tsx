@@ -88,11 +88,12 @@ function Door({ enter }: { enter: () => void }) {
       const response = await fetch(page.endpoint, {
         method: 'POST',
         headers: { 'content-type': 'application/json', authorization: `Bearer ${token.trim()}` },
-        body: JSON.stringify({ query: '{ viewer { id } }' }),
+        body: JSON.stringify({ query: '{ viewer { id user { key } } }' }),
       });
-      const { data, errors } = (await response.json()) as { data?: { viewer: object | null }; errors?: { message: string }[] };
-      if (!data?.viewer) return setBad(errors?.[0]?.message ?? words.tokenBad);
+      const { data, errors } = (await response.json()) as { data?: { viewer: { user: { key: string } | null } | null }; errors?: { message: string }[] };
+      if (!data?.viewer?.user) return setBad(errors?.[0]?.message ?? words.tokenBad);
       session.token = token.trim();
+      session.viewer = data.viewer.user.key;
       enter();
     } catch {
       setBad(words.gone);

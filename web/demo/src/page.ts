@@ -8,8 +8,11 @@ export const page = {
 /** The person whose phones are shown, where a development token can name one. */
 export const VIEWER = 'mia';
 
-/** The token of the phones: that of development, or what the visitor of a production server gives. It is kept in memory only. */
-export const session = { token: page.mode === 'production' ? '' : `dev:${VIEWER}` };
+/**
+ * The token of the phones, and the key of their person: those of development, or what the visitor of a production server gives. They
+ * are kept in memory only.
+ */
+export const session = page.mode === 'production' ? { token: '', viewer: '' } : { token: `dev:${VIEWER}`, viewer: VIEWER };
 
 /** The token by which the levers act for others, as a host application does. */
 export const HOST = 'dev:host:ingest';
