@@ -35,7 +35,7 @@ func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http
 			<-speak
 			_, _ = io.WriteString(w, "spoken\n")
 		default:
-			arrived <- "request " + string(body)
+			arrived <- "request " + string(body) + " to " + r.Host
 			select {
 			case <-r.Context().Done():
 			case <-speak:
@@ -91,12 +91,14 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	if answer, err := http.ReadResponse(switched, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the upgrade: %v, %v", answer, err)
 	}
+	// With the port: a node compares it with the origin of a page.
+	host := strings.TrimPrefix(c.URL, "http://")
 	stream := ask("text/event-stream, multipart/mixed", "watch")
 	query := make(chan *http.Response, 1)
 	go func() {
 		query <- ask("application/graphql-response+json, application/graphql+json, application/json, text/event-stream, multipart/mixed", "a query")
 	}()
-	for _, want := range []string{"socket", "stream watch", "request a query"} {
+	for _, want := range []string{"socket", "stream watch", "request a query to " + host} {
 		if got := <-arrived; got != want {
 			t.Errorf("a node got %q, want %q", got, want)
 		}
@@ -105,7 +107,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	if plain := ask("application/json", "a mutation"); plain.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("the plain request: %s", plain.Status)
 	}
-	if got := <-arrived; got != "request a mutation" {
+	if got := <-arrived; got != "request a mutation to "+host {
 		t.Errorf("a node got %q", got)
 	}
 	// The others were as silent, and for longer.
