@@ -80,8 +80,10 @@ func (w *World) Run(ctx context.Context) error {
 	defer w.host.close()
 	// The host's connections are closed after the follower has ended.
 	var following sync.WaitGroup
-	following.Go(func() { w.follower.run(ctx) })
 	defer following.Wait()
+	ctx, cancel := context.WithCancel(ctx) // a panic of an act ends the follower too
+	defer cancel()
+	following.Go(func() { _ = services.Keep(ctx, w.cfg.Log, w.follower.run) }) // its error is that of ctx
 	return services.Every(ctx, tick, w.runOnce)
 }
 

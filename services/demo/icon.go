@@ -170,4 +170,4 @@ func (f *follower) item(ctx context.Context, id string) json.RawMessage {
 }
 
 // run follows until ctx ends.
-func (f *follower) run(ctx context.Context) { _ = services.Every(ctx, iconEvery, f.follow) }
+func (f *follower) run(ctx context.Context) error { return services.Every(ctx, iconEvery, f.follow) }

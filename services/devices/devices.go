@@ -133,8 +133,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	// The pool ends before the client's connections are closed: requests may be under way.
 	sending := make(chan struct{})
-	go func() { defer close(sending); _ = services.Keep(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
 	defer func() { <-sending }()
+	ctx, cancel := context.WithCancel(ctx) // a panic of a look ends the pool too
+	defer cancel()
+	go func() { defer close(sending); _ = services.Keep(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

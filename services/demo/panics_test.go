@@ -1,0 +1,32 @@
+package demo
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// brokenClock panics when it is read.
+type brokenClock struct{ reads int }
+
+func (c *brokenClock) Now() time.Time {
+	if c.reads++; c.reads > 1 { // a world is made with the time
+		panic("while the people act")
+	}
+	return time.Time{}
+}
+
+// A panic of an act ends Run with the application that follows the change stream, so that the node can begin Run again.
+func TestAPanicOfAnActEndsRun(t *testing.T) {
+	w := New(Config{Clock: &brokenClock{}, Log: slog.New(slog.DiscardHandler)})
+	err := func() (err error) {
+		defer services.Recover(&err)
+		return w.Run(context.WithoutCancel(t.Context()))
+	}()
+	if !services.IsPanic(err) {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -1,0 +1,37 @@
+package devices
+
+import (
+	"context"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+)
+
+// A panic of a look ends Run with its pool, so that the node can begin Run again; it does not wait for a pool that nobody ends.
+func TestAPanicOfALookEndsRun(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	ctx, cancel := context.WithCancel(b.Ctx)
+	defer cancel()
+	looks := 0
+	s := newWorld(b).node(func(cfg *Config) {
+		cfg.Read = func(context.Context) (bool, error) {
+			if looks++; looks == 1 {
+				panic("while it looks")
+			}
+			cancel()
+			return false, nil
+		}
+	})
+	run := func() (err error) {
+		defer services.Recover(&err)
+		return s.Run(ctx)
+	}
+	if err := run(); !services.IsPanic(err) {
+		t.Fatalf("it ended with %v", err)
+	}
+	if err := run(); err != context.Canceled || looks != 2 {
+		t.Errorf("it ended with %v after %d looks", err, looks)
+	}
+}
