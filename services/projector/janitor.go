@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
 )
@@ -69,11 +70,17 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	dropped = entries + keys + nodes
 	err = errors.Join(logErr, keyErr, nodeErr)
 	for _, rows := range j.projector.expiring {
-		gone, failure := rows.forget(ctx)
+		gone, failure := rows.drop(ctx)
 		if failure != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", rows.name, failure))
 		}
 		dropped += gone
 	}
 	return dropped, err
+}
+
+// drop deletes the rows that are due. A panic is an error: the other rows are still deleted, and the janitor waits for its next turn.
+func (e expiringRows) drop(ctx context.Context) (dropped int, err error) {
+	defer services.Recover(&err)
+	return e.forget(ctx)
 }

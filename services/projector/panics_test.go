@@ -90,3 +90,21 @@ func TestCallersShareAPanic(t *testing.T) {
 	w.Must(w.Projector.Rebuild(t.Context(), user))
 	w.Agree(user)
 }
+
+// Rows whose deletion panics fail like those whose deletion fails: the other rows are dropped in the same turn, and the error has the
+// name and the stack.
+func TestAPanicOfOneDeletionEndsNoTurn(t *testing.T) {
+	w := world(t)
+	for i, name := range []string{"first", "faulty", "last"} {
+		w.Projector.RegisterExpiringRows(name, func(context.Context) (int, error) {
+			if name == "faulty" {
+				panic("while it deletes")
+			}
+			return 1 + i, nil
+		})
+	}
+	dropped, err := w.Projector.Janitor().RunOnce(t.Context())
+	if dropped != 4 || !services.IsPanic(err) || !strings.HasPrefix(err.Error(), "faulty: panic: while it deletes\n") {
+		t.Errorf("%d rows were dropped, %v", dropped, err)
+	}
+}
