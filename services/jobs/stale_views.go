@@ -18,7 +18,7 @@ const readersShare = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
-// commands, so their reads come from SQL.
+// commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
 type staleViews struct {
 	users  atomic.Int64 // number of users with an owed update: readers check this first
 	unlike atomic.Int64 // number of updates without an input, which no other update replaces
@@ -93,7 +93,7 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 	return updates, true
 }
 
-// settle ends a try: the updates that succeeded are owed no longer, unless they failed again meanwhile for a newer command.
+// settle ends a try: the updates that are done with are owed no longer, unless they failed again meanwhile for a newer command.
 // It reports whether any is still owed.
 func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
@@ -186,7 +186,8 @@ func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stal
 }
 
 // updateStale tries the updates that a user's views lack, and reports whether some are still owed. It stops at the first failure:
-// the engine that did not answer one will not answer the others.
+// the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every read,
+// and its job does the same work.
 func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
 	updates, stale := e.stale.take(user)
 	if updates == nil {
@@ -194,7 +195,7 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 	}
 	done := make(map[string]*update, len(updates))
 	for kind, one := range updates {
-		if err := e.updateViews(ctx, one.run); err != nil {
+		if err := e.updateViews(ctx, one.run); err != nil && !services.IsPanic(err) {
 			e.log.Debug("the actor's own view is still not updated", "error", err)
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,27 +72,61 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	}
 }
 
-// An update that panics does not leave its user stale without another try.
-func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
-	n := small(t, nil)
-	panics, calls := false, 0
-	o := newCommand(1, "mark")
-	o.AfterCommit = func(context.Context) error {
-		calls++
-		if panics {
-			panic("of the test")
+// An update that panics is not owed any longer: its job does the same work. The actor's other updates are made in the same try.
+func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
+	settings, log := logged()
+	n := small(t, settings)
+	faulty, away, made, calls := "3", true, 0, 0
+	for i := range 6 {
+		o := newCommand(1, fmt.Sprint(i))
+		o.AfterCommit = func(context.Context) error {
+			if away {
+				return errMissed
+			}
+			if o.Name == faulty {
+				calls++
+				panic("while it updates")
+			}
+			made++
+			return nil
 		}
-		return errMissed
+		n.must(n.commit(o))
 	}
-	n.must(n.commit(o))
+	away = false
+	for range 2 {
+		if n.ViewsStale(t.Context(), 1) || n.OwesUpdate(1) || n.UpdateStaleViews(t.Context()) != 0 {
+			t.Error("an update is owed although each has been made or has panicked")
+		}
+	}
+	if made != 5 || calls != 1 || strings.Count(log.String(), "panic: while it updates") != 1 {
+		t.Errorf("%d updates are made, the faulty one is tried %d times: %s", made, calls, log)
+	}
+}
+
+// A panic in one update leaves what another failed to do owed.
+func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
+	n := small(t, nil)
+	panics, failure, made := false, errMissed, 0
+	for _, name := range []string{"faulty", "late"} {
+		o := newCommand(1, name)
+		o.AfterCommit = func(context.Context) error {
+			if panics && name == "faulty" {
+				panic("while it updates")
+			}
+			if failure == nil {
+				made++
+			}
+			return failure
+		}
+		n.must(n.commit(o))
+	}
 	panics = true
 	if !n.ViewsStale(t.Context(), 1) {
-		t.Error("after a panic the views count as up to date")
+		t.Error("an update that failed is owed no longer")
 	}
-	panics = false
-	n.ViewsStale(t.Context(), 1)
-	if calls != 3 {
-		t.Errorf("%d tries, want 3", calls)
+	failure = nil
+	if n.ViewsStale(t.Context(), 1) || made != 1 {
+		t.Errorf("%d updates are made", made)
 	}
 }
 
