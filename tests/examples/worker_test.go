@@ -51,6 +51,7 @@ window.follow = (device) => followIcon(ask, device);
 window.forget = () => forgetIcon(ask);
 window.alerts = '';
 new BroadcastChannel('alerts').onmessage = (event) => { window.alerts = event.data; };
+ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (tag === 'tidings' && window.alerts ? [{ close: () => { window.alerts = ''; } }] : []);
 </script>`
 
 // serveExample serves the page and the worker of docs/examples/web-push, as an application would.
@@ -146,9 +147,14 @@ func TestWebPushExample(t *testing.T) {
 	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,none,5,1" {
 		t.Errorf("the icon was %s", icons)
 	}
+	deliver("user:bob", "91", 2, "91")
+	shown(tab, t, "it alerts the other user", "2", "A new message, 2 in all")
 	browsertest.Evaluate[bool](tab, t, `(window.forget().then(() => { window.forgotten = true }), true)`)
 	browsertest.WaitFor(tab, t, "the browser is forgotten", `window.forgotten`)
 	if asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1)[1])`); asked != `{"endpoint":"https://push.example/1"}` {
 		t.Errorf("the page asked to forget %s", asked)
+	}
+	if alerts := browsertest.Evaluate[string](tab, t, `window.alerts`); alerts != "" {
+		t.Errorf("after the user has signed out, the browser shows %q", alerts)
 	}
 }

@@ -29,7 +29,7 @@ async function subscribe(manager, pushKey) {
   return manager.subscribe(options);
 }
 
-// Before the user signs out: the next one who sits here must not see their number.
+// Before the user signs out: the next one who sits here must not see their number, nor the alert that the worker shows.
 export async function forgetIcon(ask) {
   const worker = await navigator.serviceWorker.getRegistration('/worker.js');
   const subscription = await worker?.pushManager.getSubscription();
@@ -38,5 +38,6 @@ export async function forgetIcon(ask) {
       endpoint: subscription.endpoint,
     });
   }
+  for (const shown of (await worker?.getNotifications({ tag: 'tidings' })) ?? []) shown.close();
   await navigator.clearAppBadge?.();
 }
