@@ -17,10 +17,11 @@ export function Live({ connection, opened, tell }: View) {
     if (connection > 1) void refresh();
   }, [connection]);
   // A board that nobody holds follows by itself. One that could not be read is read again later.
-  const behind = !held && !loading && nodes.length > 0 && above + other > 0;
+  const behind = !held && !loading && above + other > 0;
   useEffect(() => {
     if (!behind) return undefined;
     if (!error) return void refresh();
+    if (nodes.length === 0) return undefined; // Failed does it
     const timer = setTimeout(() => void refresh(), readAgain);
     return () => clearTimeout(timer);
   }, [behind, above, other, error]);
