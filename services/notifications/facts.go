@@ -31,6 +31,11 @@ const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, act
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
+// coveredLate is the condition under which a mark of a category reads a group g, one of whose causes it covers and is reported only
+// now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left the group out. Once all
+// of the group was read, there is nothing left to protect.
+const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
+
 var (
 	// It ignores no conflict: the recipients are locked and their stored causes were read, so a conflict is a bug and must fail.
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
@@ -57,10 +62,10 @@ SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.plac
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT, undo BIGINT, undo_to BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes,
-	read_to = CASE WHEN excluded.read_to > g.read_to THEN excluded.read_to ELSE g.read_to END,
-	undo_to = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 AND excluded.undo <> g.undo
+	read_to = CASE WHEN `+coveredLate+` THEN excluded.read_to ELSE g.read_to END,
+	undo_to = CASE WHEN `+coveredLate+` AND excluded.undo <> 0 AND excluded.undo <> g.undo
 		THEN CASE WHEN excluded.undo_to > g.read_to THEN excluded.undo_to ELSE g.read_to END ELSE g.undo_to END,
-	undo = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
+	undo = CASE WHEN `+coveredLate+` AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: a node of an earlier version inserted the row
 )
 

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/posts"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // A mention by an edit of a past time that ended before it was applied has the time of the edit, and not that of its post.
@@ -77,4 +78,63 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 			t.Errorf("%d notifications are listed, want %d", got, len(list))
 		}
 	})
+}
+
+// A user marks a notification unread, and causes of it that happened before a mark of everything are reported later. The
+// notification stays unread. If it was read since, the mark of everything covers them.
+func TestALateCauseLeavesANotificationUnread(t *testing.T) {
+	for name, c := range map[string]struct {
+		marks  func(b *bundle, places []services.PostID)
+		unread int
+	}{
+		"marked unread": {func(b *bundle, places []services.PostID) {
+			b.readsAll(services.AnyGen)
+			sqltest.Equal(b.T, b.unreads(places[0]), nil)
+		}, 1},
+		"left out by a mark of an older list": {func(b *bundle, places []services.PostID) {
+			sqltest.Equal(b.T, b.unreads(places[0]), nil)
+			b.readsAll(0)
+		}, 1},
+		"read in part since": {func(b *bundle, places []services.PostID) {
+			b.readsAll(services.AnyGen)
+			sqltest.Equal(b.T, b.unreads(places[0]), nil)
+			sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
+		}, 1},
+		"read before everything": {func(b *bundle, places []services.PostID) {
+			sqltest.Equal(b.T, b.unreads(places[0]), nil)
+			sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: places, Gen: services.AnyGen})), nil)
+			b.readsAll(services.AnyGen)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachBundle(t, func(b *bundle) {
+				b.post(1, 5, 6)
+				liked := func(post services.PostID, liker services.UserID) services.PostID {
+					b.like(post, liker)
+					head := b.apply(cause(post, liker))[0].Head
+					b.Clock.Advance(time.Second)
+					return head
+				}
+				places := []services.PostID{liked(5, 2), liked(5, 3)}
+				moments := services.NewIDClock(b.Clock, 1)
+				late := func(liker services.UserID) Cause {
+					b.like(5, liker)
+					one := cause(5, liker)
+					one.Moment = moments.NextAt(b.Clock.Now())
+					return one
+				}
+				hidden, shown := late(4), late(5)
+				b.Restrict(services.Restriction{Kind: services.Block, Owner: 1, Other: 4, Made: 50})
+				b.Clock.Advance(time.Second)
+				b.see(liked(6, 2))
+				c.marks(b, places)
+				b.wants("before", 0, c.unread)
+				before := b.apply(cause(6, 2)) // it changes nothing
+				sqltest.Equal(b.T, b.apply(hidden), before)
+				b.wants("a late cause that is hidden", 0, c.unread)
+				b.apply(shown)
+				b.wants("a late cause that is shown", 0, c.unread)
+			})
+		})
+	}
 }
