@@ -234,10 +234,16 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 }
 
 // place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of
-// that time.
+// that time. Those come first: a past time may be of the present millisecond, whose positions the other causes take.
 func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
+	dated := func(r newCause) int {
+		if r.moment != 0 {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(missing, func(x, y newCause) int {
-		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
+		return cmp.Or(cmp.Compare(dated(x), dated(y)), cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
 	// One statement reads the taken positions for all causes; next then assigns positions in memory.
 	past, err := b.pastPlaces(ctx, missing)

@@ -80,6 +80,21 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 	})
 }
 
+// A cause of the present takes the first position of a millisecond that is also the time of a cause that is reported with its time.
+// One transaction applies both.
+func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.post(1, 5, 6)
+		b.like(5, 2)
+		b.Clock.Advance(time.Second)
+		b.like(6, 2)
+		dated := cause(6, 2)
+		dated.Moment = services.NewIDClock(b.Clock, 1).NextAt(b.Clock.Now())
+		b.apply(cause(5, 2), dated)
+		b.wants("both are there", 2, 2)
+	})
+}
+
 // A user marks a notification unread, and causes of it that happened before a mark of everything are reported later. The
 // notification stays unread. If it was read since, the mark of everything covers them.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
