@@ -39,6 +39,7 @@ type panel struct {
 	ids     services.PostID
 	posts   []services.PostID // by the recipient
 	late    []Cause
+	moments *services.IDClock // of causes of a past time
 	devices [2]device
 	expiry  Expiry
 }
@@ -177,7 +178,7 @@ func (p *panel) report() {
 	p.mark(verb, d, gen, upTo, categories)
 	after := p.unseen()
 	for _, n := range before {
-		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.known, n) {
+		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.known, n) && !p.m.past(n) {
 			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.known)
 		}
 		if upTo == d.reach && upTo != 0 && verb == 0 && slices.Contains(d.places, n) && slices.Contains(after, n) && slices.Contains(categories, p.category(n)) {
@@ -217,7 +218,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 			}
 		case verb == 5 && upTo != 0:
 			of, _ := p.m.placed(upTo)
-			if _, err = markUnread(ctx, tx, me, panelCategories, p.m.first(of)); services.CodeOf(err) == services.NotFound {
+			if _, err = markUnread(ctx, tx, me, panelCategories, p.m.read[of].first); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
@@ -294,11 +295,12 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			history++
 			me := history * 100
 			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
-				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never, hostOrders: 3, hostCalls: services.Never}}
+				expiry:  Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never, hostOrders: 3, hostCalls: services.Never},
+				moments: services.NewIDClock(b.Clock, 1)}
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
-			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 23), 30, 60).Draw(t, "steps") {
-				step = step * 7 % 24 // rapid draws small numbers more often: spread them over every kind
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 26), 30, 60).Draw(t, "steps") {
+				step = step * 7 % 27 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
@@ -323,6 +325,8 @@ func TestNotificationsAgainstModel(t *testing.T) {
 					p.withdraw()
 				case step == 18:
 					p.edit()
+				case step <= 21:
+					p.pastLike()
 				default:
 					if len(p.late) > 0 {
 						late := slices.Clone(p.late)

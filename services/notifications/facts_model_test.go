@@ -3,7 +3,6 @@ package notifications
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -37,6 +36,7 @@ type cluster struct {
 type reading struct {
 	to, undoTo services.PostID
 	gen, undo  uint64
+	first      services.PostID // the cluster's ID: its least position when it came into being
 }
 
 // applied is a cause that counted at some time.
@@ -44,6 +44,7 @@ type applied struct {
 	place  services.PostID
 	at     time.Time
 	counts bool // its fact exists, so it counts
+	past   bool // it was reported with its time, and its place is of that time
 }
 
 // panelModel is a simple model of one user's notifications.
@@ -64,6 +65,8 @@ type panelModel struct {
 	versions map[services.Category]uint64
 	heads    map[services.Category]services.PostID
 	seen     map[services.Category]services.PostID
+	// readTo is the position up to which marks have read a category, undoTo the one before the last mark that can be undone.
+	readTo, undoTo map[services.Category]services.PostID
 }
 
 func newPanelModel(me services.UserID) *panelModel {
@@ -72,6 +75,7 @@ func newPanelModel(me services.UserID) *panelModel {
 		answers: map[services.PostID]*answer{}, told: map[Cause]*telling{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
 		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
+		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
 	}
 }
 
@@ -128,27 +132,61 @@ func byName(a, b Cause) int {
 
 func (m *panelModel) apply(now time.Time, causes []Cause) {
 	facts := m.facts()
+	causes, moments := identified(causes)
 	changed := map[services.Category]bool{}
 	var fresh []Cause
-	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known))) {
+	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known)), slices.Collect(maps.Keys(moments))) {
 		if !slices.ContainsFunc(causes, func(cause Cause) bool { return named(cause, c) }) {
 			continue
 		}
 		_, stands := facts[c]
 		if k := m.known[c]; k != nil && k.counts != stands {
 			k.counts, changed[c.Category] = stands, true
+			if stands { // it may have ended before it was ever shown
+				m.heads[c.Category] = max(m.heads[c.Category], k.place)
+			}
 		} else if k == nil && !slices.Contains(fresh, c) {
 			fresh = append(fresh, c)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b Cause) int {
-		return cmp.Or(facts[a].Compare(facts[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
-	})
+	at := map[Cause]time.Time{}
 	for _, c := range fresh {
-		m.head = max(m.head+1, services.FirstPosition(now, m.me))
-		m.known[c], m.heads[c.Category], changed[c.Category] = &applied{m.head, facts[c], true}, m.head, true
+		fact, stands := facts[c]
+		if at[c] = fact; moments[c] != 0 && (!stands || moments[c].Moment().Before(fact)) {
+			at[c] = moments[c].Moment()
+		}
+	}
+	slices.SortFunc(fresh, func(a, b Cause) int {
+		if (moments[a] != 0) != (moments[b] != 0) { // those of a past time come first
+			return cmp.Compare(moments[b], moments[a])
+		}
+		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
+	})
+	tops := map[cluster]services.PostID{} // before the new causes
+	for of := range m.read {
+		tops[of] = m.top(of, false)
+	}
+	for _, c := range fresh {
+		_, stands := facts[c]
+		place := max(m.head+1, services.FirstPosition(now, m.me))
+		if moments[c] != 0 {
+			place = m.pastPlace(moments[c])
+		}
+		m.head = max(m.head, place)
+		m.known[c] = &applied{place: place, at: at[c], counts: stands, past: moments[c] != 0}
+		if stands {
+			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
+		}
 		if m.read[m.cluster(c)] == nil {
-			m.read[m.cluster(c)] = &reading{}
+			m.read[m.cluster(c)] = &reading{first: place}
+		}
+		if r := m.read[m.cluster(c)]; tops[m.cluster(c)] == 0 {
+			r.first = min(r.first, place)
+		}
+	}
+	for _, c := range fresh {
+		if place := m.known[c].place; m.known[c].past && place <= m.readTo[c.Category] {
+			m.cover(m.cluster(c), place, tops[m.cluster(c)])
 		}
 	}
 	m.raise(changed)
@@ -158,17 +196,6 @@ func (m *panelModel) raise(changed map[services.Category]bool) {
 	for category := range changed {
 		m.versions[category]++
 	}
-}
-
-// first is the least position that a cluster ever had. It is the cluster's ID.
-func (m *panelModel) first(of cluster) services.PostID {
-	first := services.PostID(math.MaxInt64)
-	for c, k := range m.known {
-		if m.cluster(c) == of {
-			first = min(first, k.place)
-		}
-	}
-	return first
 }
 
 // top is the greatest position in a cluster, of the standing causes or of all.
@@ -241,6 +268,12 @@ func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo se
 	if len(changed) == 0 {
 		undo = 0
 	}
+	for _, category := range categories {
+		if undo != 0 {
+			m.undoTo[category] = m.readTo[category]
+		}
+		m.readTo[category] = max(m.readTo[category], upTo)
+	}
 	for _, r := range undone {
 		r.undoTo, r.to, r.undo = r.to, upTo, undo
 	}
@@ -256,6 +289,7 @@ func (m *panelModel) undoAll() {
 			r.to, r.undo, r.gen, changed[of.category] = r.undoTo, 0, m.gen, true
 		}
 	}
+	maps.Copy(m.readTo, m.undoTo)
 	m.raise(changed)
 }
 
@@ -280,7 +314,7 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})
 		last := m.top(of, true)
-		n := Notification{First: m.first(of), Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
+		n := Notification{First: m.read[of].first, Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
 			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
 		n.Older = !n.Seen && of.bucket/2 < expiry.oldestDay(of.category, now.Unix()/86400)
 		if told := m.told[causes[0]]; told != nil {
