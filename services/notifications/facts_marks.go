@@ -34,11 +34,12 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 // groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// markReadText marks as read the groups that meet the condition of an index. undo is the number of the mark, 0 for a mark that cannot
-// be undone; undo_to keeps the previous read_to. unread_gen leaves out groups that were marked unread after the reader saw the
-// list.
+// markReadText marks as read the groups that meet the condition of an index. undo is the number of the mark; undo_to keeps the previous
+// read_to. $4 is 0 for a mark that cannot be undone: it leaves both, because an undo of the mark before it may still come.
+// unread_gen leaves out groups that were marked unread after the reader saw the list.
 const markReadText = `
-UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
+UPDATE notification_groups SET undo = CASE WHEN CAST($4 AS BIGINT) = 0 THEN undo ELSE $4 END,
+	undo_to = CASE WHEN $4 = 0 THEN undo_to ELSE read_to END, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
 RETURNING category`
 

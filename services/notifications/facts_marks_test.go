@@ -327,6 +327,24 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 	})
 }
 
+// A cause comes between two taps on the button, and is undone: the second tap changes nothing that is shown, and the undo is that of
+// the first.
+func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.three()
+		until := b.readsAll(services.AnyGen)
+		b.like(7, 3)
+		b.apply(cause(7, 3))
+		b.unlike(7, 3)
+		b.apply(cause(7, 3))
+		b.Clock.Advance(time.Second)
+		sqltest.Equal(b.T, b.readsAll(services.AnyGen), until)
+		b.wants("all read", 0, 0)
+		sqltest.Equal(b.T, b.undoes(), nil)
+		b.wants("undone", 3, 3)
+	})
+}
+
 // "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	eachBundle(t, func(b *bundle) {

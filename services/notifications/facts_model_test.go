@@ -252,6 +252,14 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	m.raise(changed)
 }
 
+// readAll reads up to a position. Without a number it leaves the undo of the mark before.
+func (r *reading) readAll(upTo services.PostID, undo uint64) {
+	if undo != 0 {
+		r.undo, r.undoTo = undo, r.to
+	}
+	r.to = upTo
+}
+
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
@@ -260,7 +268,8 @@ func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo se
 		switch {
 		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:
 		case m.top(of, true) > r.to:
-			r.undoTo, r.to, r.undo, changed[of.category] = r.to, upTo, undo, true
+			r.readAll(upTo, undo)
+			changed[of.category] = true
 		default:
 			undone = append(undone, r)
 		}
@@ -275,7 +284,7 @@ func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo se
 		m.readTo[category] = max(m.readTo[category], upTo)
 	}
 	for _, r := range undone {
-		r.undoTo, r.to, r.undo = r.to, upTo, undo
+		r.readAll(upTo, undo)
 	}
 	m.raise(changed)
 	return len(changed) > 0
