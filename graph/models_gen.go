@@ -649,7 +649,7 @@ type EnterConversationInput struct {
 
 // The payload of enterConversation. A field that could not be read after the change is null; the change is kept.
 type EnterConversationPayload struct {
-	// The conversation, fully read.
+	// The conversation, fully read, unless the device was inside when messages were marked as unread.
 	Conversation *Conversation `json:"conversation,omitempty"`
 	// The time by which the device must enter again to stay inside: one minute from now.
 	Until time.Time `json:"until"`

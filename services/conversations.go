@@ -77,6 +77,7 @@ type Membership struct {
 	Left         bool
 	Muted        bool
 	Inside       bool // open on some device: nothing counts until it is closed
+	Marked       bool // marked as unread since the user entered, wrote or read all: the devices that have it open read nothing
 	ReadSide     bool
 	WayVersion   int64
 

@@ -73,7 +73,7 @@ func (n node) manyConversations(user services.UserID, count int) {
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, text := range []string{
 			"INSERT INTO conversations SELECT 100000 + n, 'GROUP', NULL, '', 1, n, 1, 2, 'WRITE', 0, 0, 0, 0, 0 FROM s",
-			fmt.Sprintf("INSERT INTO conversation_members SELECT 100000 + n, %d, n / 2, 0, 1, 0, 0, n %% 5 = 0, n %% 7 = 0, 1, CASE WHEN n %% 11 = 0 THEN 9 ELSE 0 END FROM s", user),
+			fmt.Sprintf("INSERT INTO conversation_members SELECT 100000 + n, %d, n / 2, 0, 1, 0, 0, n %% 5 = 0, n %% 7 = 0, 1, CASE WHEN n %% 11 = 0 THEN 9 ELSE 0 END, FALSE FROM s", user),
 			fmt.Sprintf("INSERT INTO conversation_messages SELECT 100000 + n, 1 + n / 2, 1, 'b', %d, 0 FROM s", sql.Micros(n.Clock.Now())),
 		} {
 			if _, err := tx.Run(ctx, sql.AdHoc("test", numbers+text)); err != nil {

@@ -16,7 +16,7 @@ const (
 
 	// These are the columns of a conversation cv and a member's row m. One statement reads both, so that they are of one snapshot.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
-	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
+	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, m.marked, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )
 
 var (
@@ -38,7 +38,7 @@ INSERT INTO conversation_members AS m (conversation, user_number, base, k, mv, g
 SELECT DISTINCT CAST($2 AS BIGINT), user_number, CAST($3 AS BIGINT), 0, 1, 0, 0, FALSE, FALSE, CAST($4 AS BIGINT), 0
 FROM {rows $1 user_number BIGINT} AS c WHERE TRUE ORDER BY user_number
 ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 0, mv = m.mv + 1, gen = m.gen + 1, mentions = 0,
-	muted = FALSE, inside = FALSE, joined_at = excluded.joined_at, left_at = 0
+	muted = FALSE, inside = FALSE, marked = FALSE, joined_at = excluded.joined_at, left_at = 0
 WHERE m.left_at > 0 RETURNING user_number`)
 
 	// base, k and mentions do not change: a member who left counts by left_at alone, and joining again sets them.
@@ -223,6 +223,6 @@ func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error 
 // scanMembership reads the columns of membershipColumns.
 func scanMembership(scan func(...any) error) (m services.Membership, err error) {
 	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
-		&m.ReadSide, &m.WayVersion)
+		&m.Marked, &m.ReadSide, &m.WayVersion)
 	return m, err
 }

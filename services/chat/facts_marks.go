@@ -11,7 +11,7 @@ import (
 
 var (
 	putMember = sql.NewStatement("put a member", `UPDATE conversation_members
-		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9 WHERE conversation = $1 AND user_number = $2`)
+		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9, marked = $10 WHERE conversation = $1 AND user_number = $2`)
 
 	// This counts in three ranges above the position: the member's own messages, recalled messages of others, and mentions. A
 	// recalled message of the member is in the first, so the second leaves it out. Members are mostly near the end, so the ranges
@@ -38,6 +38,9 @@ var (
 
 	openLeases = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
+	openLease = sql.NewStatement("a device's open lease", `SELECT until_at FROM conversation_leases
+		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at > $4`)
+
 	// sent_at rises with number, so this walks backwards only over the messages sent since the time.
 	newestUntil = sql.NewStatement("newest message until", `SELECT number FROM conversation_messages
 		WHERE conversation = $1 AND sent_at <= $2 ORDER BY number DESC LIMIT 1`)
@@ -51,7 +54,7 @@ func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) er
 		return nil
 	}
 	// The row gets absolute values and the next version: the projection takes the newest whole row, in whatever order rows arrive.
-	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
+	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside, m.Marked)
 	return err
 }
 
@@ -96,6 +99,12 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	if err := moveTo(ctx, tx, &m, number); err != nil {
 		return false, err
 	}
+	// If the user has read only some of the messages that they marked unread, the others stay so.
+	if number == m.Head {
+		if err := unmark(ctx, tx, &m); err != nil {
+			return false, err
+		}
+	}
 	return true, putState(ctx, tx, before, m)
 }
 
@@ -124,17 +133,48 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
+// readInside marks the messages read that were sent to a locked row while a device was inside: until now, or until the last lease expired.
+func readInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	var first, last sql.NullInt64
+	if _, err := tx.One(ctx, openLeases, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
+		return err
+	}
+	if last.Int64 > sql.Micros(tx.HappenedAt()) {
+		return readThen(ctx, tx, m)
+	}
+	var newest int64
+	if _, err := tx.One(ctx, newestUntil, []any{m.Conversation, last.Int64}, &newest); err != nil || newest <= m.Base {
+		return err
+	}
+	return moveTo(ctx, tx, m, newest)
+}
+
+// setInside sets whether the user is inside: some device has a lease, and the messages were not marked unread meanwhile. A lease that
+// has expired does not keep the user inside, even if its job has not run yet.
+func setInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	var first, last sql.NullInt64
+	_, err := tx.One(ctx, openLeases, []any{m.Conversation, m.User}, &first, &last)
+	m.Inside = !m.Marked && last.Valid && last.Int64 > sql.Micros(tx.Now)
+	return err
+}
+
+// unmark ends a mark as unread: the devices that still have the conversation open are inside again.
+func unmark(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	if !m.Marked {
+		return nil
+	}
+	m.Marked = false
+	return setInside(ctx, tx, m)
+}
+
 // markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former generation are late
-// from now on. Unread messages stay unread. INVALID beyond the newest message.
+// from now on. Unread messages stay unread. The user is outside, also if a device has the conversation open: until they enter again, write,
+// or read all messages, no lease reads any. INVALID beyond the newest message.
 func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, from int64) error {
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
 	if _, err := lock(ctx, tx, id); err != nil {
 		return services.About("fromMessageId", err)
-	}
-	// The end of an expired lease marks read what was sent until then. If it came after this mark, it would undo the mark.
-	if _, err := endLeases(ctx, tx, id, user); err != nil {
-		return err
 	}
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -144,7 +184,11 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		return beyond("fromMessageId", id, from, m.Head)
 	}
 	before := m
-	// If the message is unread already, only the generation changes.
+	// The leases read nothing after this mark, so what was seen before it is marked read now.
+	if err := readInside(ctx, tx, &m); err != nil {
+		return err
+	}
+	// The message may be unread already.
 	if from <= m.Base {
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
@@ -155,7 +199,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 			return err
 		}
 	}
-	m.Gen++
+	m.Gen, m.Marked, m.Inside = m.Gen+1, true, false
 	return putState(ctx, tx, before, m)
 }
 
@@ -177,7 +221,8 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 }
 
 // enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread. A lease of a past event may have ended already. It is kept until the messages that were sent
+// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not read
+// them: the user did that on another device, or did not leave the conversation since. A lease of a past event may have ended already. It is kept until the messages that were sent
 // before its end are reported too, and then endLeases marks them read.
 func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
@@ -185,9 +230,21 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 		return err
 	}
 	before := m
-	// Entering also marks the messages read that were sent since an earlier lease ended.
-	if err := readThen(ctx, tx, &m); err != nil {
-		return err
+	renews := false
+	if m.Marked {
+		var held int64
+		if renews, err = tx.One(ctx, openLease, []any{id, user, device, tx.HappenedAt()}, &held); err != nil {
+			return err
+		}
+	}
+	if !renews {
+		if err := unmark(ctx, tx, &m); err != nil {
+			return err
+		}
+		// Entering also marks the messages read that were sent since an earlier lease ended.
+		if err := readThen(ctx, tx, &m); err != nil {
+			return err
+		}
 	}
 	put := putLease
 	if tx.Dated() != 0 {
@@ -197,13 +254,12 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 		return err
 	}
 	// A lease that has ended already does not hold back new messages.
-	m.Inside = m.Inside || until.After(tx.Now)
+	m.Inside = m.Inside || !m.Marked && until.After(tx.Now)
 	return putState(ctx, tx, before, m)
 }
 
-// leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
-// there was no lease, and everything was read already. A lease that has expired does not keep the user inside, even if its job
-// has not run yet. An event of the past ends no lease that was taken later, and so no lease that ends after until.
+// leave marks everything read and ends a device's lease. The user is outside when it was their last lease. What the user marked
+// unread stays unread: the device entered before that. changed is false when there was no lease, and nothing to read. An event of the past ends no lease that was taken later, and so no lease that ends after until.
 func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -218,15 +274,15 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	if err != nil {
 		return false, err
 	}
-	if err := readThen(ctx, tx, &m); err != nil {
-		return false, err
-	}
-	var first, last sql.NullInt64
-	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
-		return false, err
+	if !m.Marked {
+		if err := readThen(ctx, tx, &m); err != nil {
+			return false, err
+		}
 	}
 	// Another device may still have the conversation open.
-	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
+	if err := setInside(ctx, tx, &m); err != nil {
+		return false, err
+	}
 	return dropped > 0 || m != before, putState(ctx, tx, before, m)
 }
 
@@ -259,8 +315,9 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
-	// Another job, or a device that left, has ended the leases. A lease of the past may end though nobody was inside: see enter.
-	if ended == 0 {
+	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. A lease of
+	// the past may end though nobody was inside: see enter.
+	if ended == 0 || m.Marked {
 		return next, nil
 	}
 	before := m

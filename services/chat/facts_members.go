@@ -189,7 +189,7 @@ func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) 
 		var state State
 		m := &state.Own
 		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions,
-			&m.Gen, &m.Left, &m.Muted, &m.Inside, &m.ReadSide, &m.WayVersion)
+			&m.Gen, &m.Left, &m.Muted, &m.Inside, &m.Marked, &m.ReadSide, &m.WayVersion)
 		list = append(list, state)
 		return err
 	})

@@ -95,6 +95,9 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	before := m
 	// The author has read all messages before this one.
 	m.Base, m.K, m.Mentions = c.Head, 0, 0
+	if err := unmark(ctx, tx, &m); err != nil {
+		return message, c, nil, err
+	}
 	if err := putState(ctx, tx, before, m); err != nil {
 		return message, c, nil, err
 	}

@@ -161,6 +161,49 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 	})
 }
 
+// A mark as unread stands until the user enters, writes or reads again, whatever becomes of the device that was inside when it was
+// made. The badge shows it at once, in both ways of counting.
+func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w, func(c *Config) { c.MaxWriteMembers = 2 })
+		users := n.Users(3)
+		for way, id := range map[Way]services.ConversationID{OnWrite: n.create(Group, users[:2]...), OnRead: n.create(Room, users...)} {
+			for what, happens := range map[string]func(){
+				"the lease ends":     func() { n.Clock.Advance(time.Minute) },
+				"the device leaves":  func() { n.mustDo(n.Leave(users[1], id, "laptop"), nil) },
+				"its socket closes":  func() { n.Must(n.DeviceGone(t.Context(), users[1], "laptop")) },
+				"the device renews":  func() { n.mustDo(n.Enter(users[1], id, "laptop"), nil) },
+				"it renews and ends": func() { n.mustDo(n.Enter(users[1], id, "laptop"), nil); n.Clock.Advance(time.Minute) },
+			} {
+				what = fmt.Sprintf("%s, counted by %s", what, way)
+				n.send(users[0], id)
+				n.mustDo(n.Enter(users[1], id, "laptop"), nil)
+				first := n.send(users[0], id)
+				n.send(users[0], id)
+				n.projected()
+				n.want(what+": inside", users[1], 0, 0)
+				n.mustDo(n.MarkUnread(users[1], first), nil)
+				n.projected()
+				n.want(what+": marked", users[1], 2, 0)
+				happens()
+				n.projected()
+				n.want(what, users[1], 2, 0)
+				n.send(users[0], id)
+				n.projected()
+				n.want(what+": a message", users[1], 3, 0)
+				n.mustDo(n.Enter(users[1], id, "phone"), nil)
+				n.mustDo(n.Leave(users[1], id, "phone"), nil)
+				n.mustDo(n.Leave(users[1], id, "laptop"), nil)
+				n.projected()
+				n.want(what+": entered", users[1], 0, 0)
+				if got := n.counting(id); got != way {
+					t.Fatalf("counted by %s", got)
+				}
+			}
+		}
+	})
+}
+
 func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 	token := ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99})
 	if gen, number, err := parseToken(token, 8, 7); gen != 3 || number != 99 || err != nil {

@@ -38,6 +38,7 @@ type modelMessage struct {
 
 type modelMember struct {
 	in, muted bool
+	marked    bool // as unread, after which the person has neither entered, written, nor read all
 	base, gen int
 	leases    map[string]time.Time
 	tokens    []modelToken // that devices were given, and may send late
@@ -63,7 +64,8 @@ func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	return w
 }
 
-// inside reports whether a device has a lease still; an ended lease has read the messages sent until its end.
+// inside reports whether a device has a lease still; an ended lease has read the messages sent until its end. A mark as unread takes the
+// effect from all leases that run.
 func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	var last time.Time
 	for device, until := range m.leases {
@@ -74,8 +76,8 @@ func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 			delete(m.leases, device)
 		}
 	}
-	if len(m.leases) > 0 {
-		return true
+	if len(m.leases) > 0 || m.marked {
+		return !m.marked
 	}
 	for i, message := range room.messages {
 		if !last.IsZero() && !message.at.After(last) {
@@ -144,7 +146,7 @@ func (w *world) send(t *rapid.T) {
 		}
 	}
 	room.messages = append(room.messages, message)
-	member.base = len(room.messages)
+	member.readTo(room, len(room.messages))
 }
 
 func (w *world) read(t *rapid.T) {
@@ -156,8 +158,14 @@ func (w *world) read(t *rapid.T) {
 	allowed := member.in && upTo <= len(room.messages)
 	w.own(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed, allowed && upTo > member.base)
 	if allowed {
-		member.base = max(member.base, upTo)
+		member.readTo(room, upTo)
 	}
+}
+
+// readTo moves a position forward. A mark as unread ends when all is read.
+func (m *modelMember) readTo(room *modelRoom, number int) {
+	m.base = max(m.base, number)
+	m.marked = m.marked && m.base < len(room.messages)
 }
 
 // look lets a device take a token of the shown state.
@@ -182,7 +190,7 @@ func (w *world) readToken(t *rapid.T) {
 	token := rapid.SampledFrom(member.tokens).Draw(t, "token")
 	w.own(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in, member.in && token.gen == member.gen && token.upTo > member.base)
 	if member.in && token.gen == member.gen {
-		member.base = max(member.base, token.upTo)
+		member.readTo(room, token.upTo)
 	}
 }
 
@@ -193,9 +201,13 @@ func (w *world) unread(t *rapid.T) {
 	}
 	from := rapid.IntRange(1, len(room.messages)).Draw(t, "from")
 	w.do(t, w.n.MarkUnread(user, services.NewMessageID(room.id, int64(from))), member.in)
-	if member.in {
-		member.base, member.gen = min(member.base, from-1), member.gen+1
+	if !member.in {
+		return
 	}
+	if member.inside(room, w.n.Clock.Now()) {
+		member.base = len(room.messages)
+	}
+	member.base, member.gen, member.marked = min(member.base, from-1), member.gen+1, true
 }
 
 func (w *world) recall(t *rapid.T) {
@@ -219,7 +231,7 @@ func (w *world) joinOrQuit(t *rapid.T) {
 		return
 	}
 	w.do(t, w.n.Join(user, room.id), true)
-	member.in, member.muted, member.base, member.gen = true, false, len(room.messages), member.gen+1
+	member.in, member.muted, member.marked, member.base, member.gen = true, false, false, len(room.messages), member.gen+1
 }
 
 func (w *world) mute(t *rapid.T) {
@@ -234,20 +246,26 @@ func (w *world) enter(t *rapid.T) {
 	room, user, member := w.pick(t)
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
 	w.do(t, w.n.Enter(user, room.id, device), member.in)
-	if member.in {
-		member.base = len(room.messages)
-		member.leases[device] = w.n.Clock.Now().Add(time.Minute)
+	if !member.in {
+		return
 	}
+	if _, renewed := member.leases[device]; !renewed || !member.marked {
+		member.readTo(room, len(room.messages))
+	}
+	member.leases[device] = w.n.Clock.Now().Add(time.Minute)
 }
 
 func (w *world) leave(t *rapid.T) {
 	room, user, member := w.pick(t)
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
 	_, held := member.leases[device]
-	w.own(t, w.n.Leave(user, room.id, device), member.in, member.in && (held || member.base < len(room.messages)))
+	reads := !member.marked && member.base < len(room.messages)
+	w.own(t, w.n.Leave(user, room.id, device), member.in, member.in && (held || reads))
 	if member.in {
-		member.base = len(room.messages)
 		delete(member.leases, device)
+	}
+	if member.in && reads {
+		member.base = len(room.messages)
 	}
 }
 

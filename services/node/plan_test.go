@@ -58,7 +58,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO group_policies SELECT n, 'WHO_I_FOLLOW' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO display_policies SELECT n, 1, 0, 0, 0, 0, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO category_preferences SELECT n, 1, '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO conversation_members SELECT n % 1000 + 1, n % 499, n % 20, 0, 1, 0, 0, FALSE, FALSE, n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO conversation_members SELECT n % 1000 + 1, n % 499, n % 20, 0, 1, 0, 0, FALSE, FALSE, n, 0, FALSE FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_messages SELECT n % 1000 + 1, n / 1000 + 1, n % 499, '', n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_mentions SELECT n % 1000 + 1, n % 499, n / 1000 + 1 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO shows SELECT n, CASE WHEN n % 9 = 0 THEN CAST(n AS TEXT) ELSE '' END, n % 500 + 500, 't', '', '', CASE WHEN n % 10 > 0 THEN 2 ELSE n / 10 % 2 END, n, n, n, NULL, n, n, n, n % 9 = 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",

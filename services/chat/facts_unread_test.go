@@ -1,0 +1,125 @@
+package chat
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// markUnread marks messages from a number on as unread.
+func (i inside) markUnread(from int64) {
+	i.T.Helper()
+	i.MustWrite(func(tx *sql.Tx) error { return markUnread(i.Ctx, tx, i.id, 2, from) })
+}
+
+// unread compares the number of unread messages.
+func (i inside) unread(want int64) {
+	i.T.Helper()
+	i.waits(i.id, map[services.UserID][2]int64{2: {want, 0}})
+}
+
+// Leases that run when a user marks messages unread read nothing from then on: neither when they are renewed or end, nor when the
+// device leaves, be it late.
+func TestALeaseDoesNotUndoAMark(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		i.enter("laptop", time.Minute)
+		for range 5 {
+			b.send(i.id, 1)
+		}
+		i.enter("tablet", time.Minute)
+		b.send(i.id, 1)
+		i.markUnread(6) // all were seen, also the one since the last entry
+		i.unread(1)
+		i.markUnread(5)
+		i.unread(2)
+		b.Clock.Advance(40 * time.Second)
+		i.enter("laptop", time.Minute)
+		i.unread(2)
+		b.send(i.id, 1)
+		i.unread(3) // a mark is of the later messages too
+		i.leave("tablet")
+		i.unread(3)
+		b.Clock.Advance(time.Minute)
+		sqltest.Equal(b.T, i.end(), time.Time{})
+		i.unread(3)
+		i.leave("laptop") // was late
+		i.unread(3)
+		i.enter("laptop", time.Minute)
+		i.unread(0)
+		b.send(i.id, 1)
+		i.leave("laptop")
+		i.unread(0)
+	})
+}
+
+// After a mark the devices that have the conversation open are inside again when the user enters with another device, writes, or reads
+// all messages; if the user reads some, the others stay unread.
+func TestAMarkEnds(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		for range 5 {
+			b.send(i.id, 1)
+		}
+		for _, read := range []func(){
+			func() { i.enter("phone", time.Second); i.leave("phone") },
+			func() { b.send(i.id, 2) },
+			func() { sqltest.Must(0, b.read(i.id, 2, 0, -1))(b.T) },
+			func() { sqltest.Must(0, b.read(i.id, 2, b.member(i.id, 2).Head, b.member(i.id, 2).Gen))(b.T) },
+		} {
+			i.enter("laptop", time.Minute)
+			i.markUnread(3)
+			sqltest.Must(0, b.read(i.id, 2, 3, -1))(b.T)
+			i.enter("laptop", time.Minute)
+			sqltest.Equal(b.T, b.member(i.id, 2).Unread() > 0, true)
+			read()
+			i.unread(0)
+			b.send(i.id, 1)
+			i.unread(0)
+			i.leave("laptop")
+			i.unread(0)
+			b.send(i.id, 1)
+			i.unread(1)
+		}
+		i.markUnread(1)
+		b.MustWrite(func(tx *sql.Tx) error {
+			if _, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2}); err != nil {
+				return err
+			}
+			_, err := insertMembers(b.Ctx, tx, Conversation{ID: i.id, Head: b.member(i.id, 1).Head}, []services.UserID{2})
+			return err
+		})
+		b.send(i.id, 1)
+		i.unread(1)
+		i.leave("laptop")
+		i.unread(0)
+	})
+}
+
+// A renewal and an end that are reported late are those of the visit that the mark met. A visit after the mark reads.
+func TestAMarkAndVisitsOfThePast(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
+		for range 4 { // at 30 s, 60 s and so on
+			b.Clock.Advance(30 * time.Second)
+			b.send(i.id, 1)
+		}
+		b.Clock.Advance(time.Hour)
+		i.enterAt(start.Add(40*time.Second), "phone")
+		i.markUnread(2)
+		i.unread(3)
+		i.enterAt(start.Add(80*time.Second), "phone")
+		i.unread(3)
+		i.leaveAt(start.Add(100*time.Second), "phone")
+		i.unread(3)
+		i.end()
+		i.enterAt(start.Add(95*time.Second), "laptop")
+		i.unread(1)
+		i.leaveAt(start.Add(125*time.Second), "laptop")
+		i.unread(0)
+	})
+}
