@@ -2,6 +2,8 @@ package acts
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"tidings/services"
 	"tidings/services/erase"
@@ -14,9 +16,8 @@ var (
 	boundOfActs = erase.Bound("acts", "id")
 )
 
-// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. These
-// steps run after all other steps. An erasure ends in the transaction of its last step, and until then an operator may ask about
-// its progress. This question is an act too, and names the user.
+// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. Until the
+// key is free an operator may ask about the progress. This question is an act too, and names the user: see Unname.
 var Erase = []erase.Step{
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 		// Acts have no index by actor: each step walks a range of IDs.
@@ -30,4 +31,13 @@ var Erase = []erase.Step{
 		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.Key))
 		return erase.Done{}, err
 	}},
+}
+
+// Unname is the erase.Unname of acts.
+func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
+	if _, err := tx.Run(ctx, eraseActor, key, services.PostIDAt(since), math.MaxInt64); err != nil {
+		return err
+	}
+	_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, key))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -39,6 +40,10 @@ type Step struct {
 	Name string // stored: unique and the same across releases
 	Run  func(ctx context.Context, tx *sql.Tx, at At) (Done, error)
 }
+
+// Unname removes the key of a user from what requests wrote since a time. It runs in the transaction that frees the key: until then
+// requests name the user, also after the step that removes what earlier requests wrote.
+type Unname func(ctx context.Context, tx *sql.Tx, key string, since time.Time) error
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
 const (

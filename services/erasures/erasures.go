@@ -4,7 +4,7 @@
 // and everything that the user published is hidden. A job removes the other data, one bounded transaction at a time. Each
 // transaction records where it ended, so that the job continues there after the process dies. The steps are repeated until a
 // pass of them finds nothing, because a request or a job that was under way may still add something. Then the key is forgotten,
-// and is free again. On SQLite the bytes of the deleted rows are overwritten at the end, see scrub.
+// also where requests have named it since (Unname), and is free again. On SQLite the bytes of the deleted rows are overwritten at the end, see scrub.
 //
 // The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's
 // sockets (forgetErasedUsers, forgetUser). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
@@ -54,6 +54,9 @@ type Config struct {
 	// Steps are the steps of all features, in the order in which they run. Their names are stored, so a name means the same in
 	// every release.
 	Steps []erase.Step
+	// Unname is called in the transaction that frees a key, and reads only what was written since the erasure began: a pass that
+	// began after the grace has removed what is older.
+	Unname []erase.Unname
 	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
 	// A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureHeld.
 	Grace time.Duration

@@ -37,6 +37,10 @@ var (
 	// The ID was read by lock, which has locked the row.
 	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
+	keysToFree = sql.NewStatement("keys of erasures to free", `SELECT key, began_at FROM erasures WHERE {in id $1 TEXT} AND key <> ''`)
+
+	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
+
 	// The row that stays has counts and times, and does not name the user.
 	endErasure = sql.NewStatement("end an erasure", `UPDATE erasures SET user_number = 0, key = '', step = '', done_at = $2 WHERE id = $1`)
 )

@@ -26,8 +26,6 @@ var (
 	// after is 0 only in erasures that have not begun the step: erasures that have begun it end the step alone.
 	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
 
-	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
-
 	// An erasure that has begun to scrub alone meanwhile is not moved.
 	moveServed = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
 )

@@ -73,7 +73,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at progress) 
 		}
 		next.after = 0
 		if at.step == scrubFile {
-			if _, err := tx.Run(ctx, dropKeys, serves); err != nil {
+			if err := s.freeKeys(ctx, tx, serves); err != nil {
 				return err
 			}
 		}

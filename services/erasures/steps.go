@@ -119,6 +119,9 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 				break
 			}
 			done = true
+			if err := s.freeKeys(ctx, tx, []string{at.id}); err != nil {
+				return err
+			}
 			return s.end(ctx, tx, at)
 		default:
 			return s.nextPass(ctx, tx, &at)
@@ -126,6 +129,31 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 		return s.save(ctx, tx, at)
 	})
 	return at, done, err
+}
+
+// freeKeys forgets the keys of erasures, so that they are free.
+func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) error {
+	var freed []progress
+	err := tx.Each(ctx, keysToFree, []any{erasures}, func(scan func(...any) error) error {
+		var one progress
+		var began int64
+		err := scan(&one.key, &began)
+		one.began = sql.FromMicros(began)
+		freed = append(freed, one)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, one := range freed {
+		for _, unname := range s.cfg.Unname {
+			if err := unname(ctx, tx, one.key, one.began); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = tx.Run(ctx, dropKeys, erasures)
+	return err
 }
 
 // end ends an erasure.

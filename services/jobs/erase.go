@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -49,16 +50,26 @@ func Erase(except string) []erase.Step {
 
 var refusalsBound = erase.Bound("idempotency", "at")
 
-// unnameRefusals removes the user's key from the refusals that the idempotency keys of others remember: such a refusal names the user
-// that its request did not find. The code and the argument stay, so a repetition is refused as before.
-func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+// unnameRefusals is the step that removes the user's key from the refusals that the idempotency keys of others remember.
+func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	end, last, err := refusalsBound(ctx, tx, at.After)
-	if err != nil {
-		return done, err
+	if err == nil {
+		err = unname(ctx, tx, at.Key, at.After, end)
 	}
-	name := services.Quote(at.Key)
+	return erase.Done{After: end, More: !last}, err
+}
+
+// Unname is the erase.Unname of refusals.
+func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
+	return unname(ctx, tx, key, sql.Micros(since), math.MaxInt64)
+}
+
+// unname removes a user's key from the refusals that are remembered since a time and until another: such a refusal names the user that
+// its request did not find. The code and the argument stay, so a repetition is refused as before.
+func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
+	name := services.Quote(key)
 	var found [][3]any
-	err = tx.Each(ctx, refusalsKept, []any{at.After, end}, func(scan func(...any) error) error {
+	err := tx.Each(ctx, refusalsKept, []any{after, end}, func(scan func(...any) error) error {
 		var scope, key, message string
 		err := scan(&scope, &key, &message)
 		if err == nil && strings.Contains(message, name) {
@@ -69,7 +80,7 @@ func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Do
 	for i := 0; err == nil && i < len(found); i++ {
 		_, err = tx.Run(ctx, setRefusal, found[i][:]...)
 	}
-	return erase.Done{After: end, More: !last}, err
+	return err
 }
 
 // named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads name. It

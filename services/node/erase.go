@@ -46,7 +46,7 @@ func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasur
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,
 		// A request ends before the last pass begins, with a batch's longer time and another node's clock.
 		Grace: max(30*time.Second, 2*s.Config.OperationTimeout),
-		Steps: eraseSteps(posted, s.Live, talks), Gone: func(key string) {
+		Steps: eraseSteps(posted, s.Live, talks), Unname: []erase.Unname{acts.Unname, jobs.Unname}, Gone: func(key string) {
 			if s.sockets != nil { // the sockets are made later, and nobody is connected before
 				s.sockets.CloseUser(key)
 			}

@@ -1,0 +1,53 @@
+package erasures
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/acts"
+	"tidings/services/erase"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// Requests name the user in acts and refusals until the key is free, also after the steps that look for them. Nothing of that is left.
+func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		requests := 0
+		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+			requests++
+			id := services.PostIDAt(tx.Now) + services.PostID(requests)
+			for _, text := range []string{
+				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, 'boss', 'eraseUser', 'user:%s', '', 'DONE')`, id, leaver),
+				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, '%s', 'raiseDot', '', '', 'DONE')`, id+1000, leaver),
+				fmt.Sprintf(`INSERT INTO idempotency (scope, key, body_hash, ids, at, code, message) VALUES ('u9', 'k%d', '', '[]', %d, 'CONFLICT', 'userId: the user "%s" is being erased')`,
+					requests, sql.Micros(tx.Now), leaver),
+			} {
+				if _, err := tx.Lines(ctx, text); err != nil {
+					return erase.Done{}, err
+				}
+			}
+			return erase.Done{}, nil
+		}}
+		w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, slices.Concat(jobs.Erase(JobKind), acts.Erase, []erase.Step{request})...)
+		w.cfg.Unname = []erase.Unname{acts.Unname, jobs.Unname}
+		w.end(w.begin())
+		for _, table := range []string{"acts", "idempotency", "erasures"} {
+			rows, err := w.Store.Lines(t.Context(), "SELECT * FROM "+table)
+			if w.Must(err); len(rows) == 0 {
+				t.Errorf("%s is empty: the test proves nothing", table)
+			}
+			for _, row := range rows {
+				if strings.Contains(row, leaver) {
+					t.Errorf("left in %s: %s", table, row)
+				}
+			}
+		}
+	})
+}

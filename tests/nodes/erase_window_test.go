@@ -1,0 +1,61 @@
+package nodes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// On SQLite the key is refused until the file is scrubbed, which is after the last pass. What requests leave in this time with the
+// name of the user is removed too.
+func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n.People("ann", leaver)
+	n.Badges(leaver)
+	erasure := eraseLeaver(n)
+	at := func() string {
+		steps, err := n.Store.Lines(t.Context(), `SELECT step FROM erasures`)
+		if err != nil || len(steps) != 1 {
+			t.Fatal(steps, err)
+		}
+		return steps[0]
+	}
+	for tries := 0; at() != "scrub the file"; tries++ {
+		if tries > 1000 {
+			t.Fatalf("the erasure is at %q", at())
+		}
+		n.DueJobs()
+		n.Clock.Advance(time.Second)
+	}
+	if again := eraseLeaver(n); again.Name != erasure.Name {
+		t.Fatalf("asked again it is %+v", again)
+	}
+	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
+	follow := fmt.Sprintf(`mutation{ingest(events:[{as:"user:ann",key:"window",do:{follow:{userId:"user:%s"}}}]){results{error{code}}}}`, leaver)
+	var refused struct {
+		Ingest struct {
+			Results []struct{ Error struct{ Code string } }
+		}
+	}
+	n.Must("host:ingest", follow, nil, &refused)
+	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
+		t.Fatalf("the follow is answered %q", code)
+	}
+	if found := left(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
+		t.Fatalf("before the end: %q", found)
+	}
+	n.Settle()
+	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
+		t.Errorf("%+v", shown)
+	}
+	for _, found := range left(n, nil) {
+		t.Errorf("left: %s", found)
+	}
+	n.Must("host:ingest", follow, nil, &refused)
+	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
+		t.Errorf("the repetition is answered %q", code)
+	}
+}
