@@ -56,6 +56,8 @@ var (
 
 	blankLog = sql.NewStatement("blank log entries", `UPDATE log SET key = '', payload = $3 WHERE kind = $1 AND {in key $2 TEXT}`)
 
+	rewriteLog = sql.NewStatement("rewrite a log entry", `UPDATE log SET payload = $3 WHERE kind = $1 AND ver = $2`)
+
 	trimLog = sql.NewStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
 )
 
@@ -101,7 +103,7 @@ func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err err
 
 // LogAfter lists the entries after a version, in their order, at most limit. Entries that TrimLog deleted are missing: see
 // LogHead.
-func LogAfter(ctx context.Context, s *sql.DB, kind string, version uint64, limit int) ([]Entry, error) {
+func LogAfter(ctx context.Context, s sql.Reader, kind string, version uint64, limit int) ([]Entry, error) {
 	var entries []Entry
 	err := s.Each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
 		entry := Entry{Kind: kind}
@@ -138,6 +140,12 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 // nothing from them.
 func Blank(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
 	_, err := tx.Run(ctx, blankLog, kind, keys, []byte{})
+	return err
+}
+
+// Rewrite replaces the payload of an entry, for nodes that read it later.
+func Rewrite(ctx context.Context, tx *sql.Tx, entry Entry, payload []byte) error {
+	_, err := tx.Run(ctx, rewriteLog, entry.Kind, int64(entry.Version), payload)
 	return err
 }
 

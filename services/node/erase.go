@@ -10,6 +10,7 @@ import (
 	"tidings/services/devices"
 	"tidings/services/erase"
 	"tidings/services/erasures"
+	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
 	"tidings/services/live"
@@ -34,8 +35,9 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 	return slices.Concat(
 		// First come the parts that could still send something of the user outside.
 		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
-		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
-		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull)}, acts.Erase,
+		announcements.Erase, views.Erase, positions.Erase, projector.Erase, []erase.Step{fanout.Erase}, posts.Erase, refs.Erase,
+		jobs.Erase(erasures.JobKind),
+		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull), fanout.EraseLog}, acts.Erase,
 	)
 }
 

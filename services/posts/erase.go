@@ -11,11 +11,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove an author's data beside the posts: their row in authors, their fan-outs in flight, and the
-// mentions of them in others' posts.
+// Erase are the steps that remove an author's data beside the posts: their row in authors, and the mentions of them in others' posts.
 var Erase = []erase.Step{
 	erase.Rows("", "authors", "author", "author"),
-	erase.Sweep("", "fanouts", "post", "author"),
 	erase.Sweep("", "mentions", "post", "mentioned"),
 }
 

@@ -105,6 +105,8 @@ var (
 	oldestFanout = sql.NewStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)
+
+	eraseFanouts = sql.NewStatement("erase fan-outs", `DELETE FROM fanouts WHERE post > $2 AND post <= $3 AND author = $1 RETURNING post, author`)
 )
 
 // BeginFanout records that a post's fan-out has begun, and its number of chunks. A second call changes nothing: the job that
@@ -153,6 +155,12 @@ func fanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (
 // notifies the nodes that they have ended.
 func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFlightFanout, error) {
 	return fanouts(ctx, tx, forgetFanouts, before)
+}
+
+// EraseFanouts deletes the fan-outs of an author's posts after one position and up to another, and returns them. The caller notifies
+// the nodes that they have ended.
+func EraseFanouts(ctx context.Context, tx *sql.Tx, author services.UserID, after, end int64) ([]InFlightFanout, error) {
+	return fanouts(ctx, tx, eraseFanouts, author, after, end)
 }
 
 // OldestFanout returns when the oldest of InFlightFanouts began, or the zero time when there is none.

@@ -1,0 +1,46 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/erasures"
+	"tidings/services/jobs"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// An author is erased in the middle of a fan-out in several chunks. No node keeps the post in flight, also no node that starts later,
+// and the log has no number of the author.
+func TestErasureEndsFanouts(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
+		n.Fanout.Chunk = 2
+		l := newLives(n, 1, 5)
+		for _, person := range l.people[:5] {
+			n.Follow(person, leaver)
+		}
+		n.Settle()
+		n.Publish(leaver, "a post")
+		n.Work(n.Workers[0]) // splits the fan-out
+		n.Tail()
+		if posts := n.Memory.InFlight.List(); len(posts) != 1 {
+			t.Fatalf("in flight before: %v", posts)
+		}
+		eraseLeaver(n)
+		claimed, err := jobs.Claim(t.Context(), n.Store, []string{erasures.JobKind}, 1, time.Minute)
+		if err != nil || len(claimed) != 1 {
+			t.Fatal(claimed, err)
+		}
+		if err := n.Jobs.RunJobs(t.Context(), claimed); err != nil { // the first pass comes before the chunks
+			t.Fatal(err)
+		}
+		n.Settle()
+		if posts := n.Memory.InFlight.List(); len(posts) != 0 {
+			t.Errorf("in flight: %v", posts)
+		}
+		for _, found := range left(n, nil) {
+			t.Errorf("left: %s", found)
+		}
+	})
+}
