@@ -11,11 +11,12 @@ import (
 )
 
 // Handler records a span for each request, within the trace that its header traceparent names. Sockets and event streams have
-// no span: they stay open for long, and each of their operations has a separate trace.
+// no span: they stay open for long, and each of their operations has a separate trace. A client that wants a stream names it first;
+// others name it at the end of a list, with every query.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := active.Load()
-		if recorder == nil || r.Header.Get("Upgrade") != "" || strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		if recorder == nil || r.Header.Get("Upgrade") != "" || strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream") {
 			next.ServeHTTP(w, r)
 			return
 		}

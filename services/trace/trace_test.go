@@ -195,6 +195,9 @@ func TestRequestsContinueTheirTrace(t *testing.T) {
 			t.Errorf("%v: a connection that lasts has a span: %v", header, spans)
 		}
 	}
+	if spans := ask("Accept", "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"); len(spans) != 2 {
+		t.Errorf("a query of a client that can also read a stream has these spans: %v", spans)
+	}
 }
 
 func TestALostCollectorIsLoggedOnce(t *testing.T) {

@@ -97,6 +97,8 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server.Kill()
 	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
 	startDemo(t, "--listen", strings.TrimPrefix(server.URL, "http://"))
+	// A home that was read while the new world was being made has the later posts under its pill.
+	p.wait("the new home is seen", `(document.querySelector('#left-home .pill')?.click(), `+number("left", "icon")+` === '`+fmt.Sprint(total)+`')`)
 	p.shows("icon", fmt.Sprint(total))
 	p.wait("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
 	p.pull("live")
