@@ -115,7 +115,8 @@ func usersOf(mentions []posts.Mention) []services.UserID {
 
 // renotify makes the jobs that bring the notifications of an edited post in line with the post: a job for each user that the post
 // mentions or mentioned, and one for the parent's author. If the post now mentions the parent's author, they get the mention
-// instead of the answer.
+// instead of the answer. If it mentions them no longer, both causes are in their job, so that the answer is as seen and as read as
+// the mention was.
 func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	// There is a job for each mention, new or gone: it compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)

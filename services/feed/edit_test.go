@@ -10,7 +10,9 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/nodecache"
+	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
 )
@@ -152,6 +154,67 @@ func TestAnEditMovesMentions(t *testing.T) {
 			t.Errorf("the edited answer is %+v", found[answer])
 		}
 	})
+}
+
+// An edit takes a mention out of an answer to the mentioned user's post. The answer is as seen and as read as the mention was, whatever
+// else is in its notification.
+func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
+	for name, c := range map[string]struct {
+		mark   func(told *notifications.Service, user services.UserID) (*jobs.Command, error)
+		others bool // another answer is unseen
+		unseen int
+		read   bool
+	}{
+		"unseen": {nil, false, 1, false},
+		"seen with everything": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return told.MarkSeen(user, nil, 0)
+		}, false, 0, false},
+		"seen among the mentions": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return told.MarkSeen(user, []services.Category{services.CategoryMention}, 0)
+		}, true, 1, false},
+		"read": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return told.MarkRead(user, notifications.Reading{Categories: []services.Category{services.CategoryMention}})
+		}, false, 0, true},
+		"read, beside another answer": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return told.MarkRead(user, notifications.Reading{Categories: []services.Category{services.CategoryMention}})
+		}, true, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+				n := newNode(w)
+				users := n.Users(3)
+				author, dora, erin := users[0], users[1], users[2]
+				post := n.draft(author, Draft{Body: "a post"})
+				answer := n.draft(dora, Draft{Body: "for @" + n.key(author), Parent: post})
+				n.wants(author, "an answer that mentions", services.CategoryMention, 1)
+				var other services.PostID
+				if c.others {
+					other = n.draft(erin, Draft{Body: "another answer", Parent: post})
+					n.wants(author, "another answer", services.CategoryComment, 1)
+				}
+				if c.mark != nil {
+					mark, err := c.mark(n.told, author)
+					n.Must(err)
+					n.Must(n.do(mark))
+					n.wants(author, "marked", services.CategoryMention, 0)
+				}
+				n.edit(dora, answer, Draft{Body: "for nobody", Parent: post})
+				n.wants(author, "without the mention", services.CategoryComment, c.unseen)
+				n.wants(author, "without the mention", services.CategoryMention, 0)
+				if c.others { // the other answer did not hide what the edit did
+					n.Must(n.do(n.Service.Delete(erin, other)))
+					n.wants(author, "the other answer is deleted", services.CategoryComment, 0)
+				}
+				page, err := n.told.Page(t.Context(), author, notifications.Query{First: 10})
+				n.Must(err)
+				if list := page.Notifications; len(list) != 1 || list[0].Category != services.CategoryComment || list[0].Seen != (c.mark != nil) ||
+					list[0].Read != c.read {
+					t.Errorf("listed are %+v", list)
+				}
+				n.Agree(author)
+			})
+		})
+	}
 }
 
 // A user who is mentioned by an edit is notified at the time of the edit, however old the post is. Later edits that mention the user

@@ -13,6 +13,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/notifications"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/people"
 	"tidings/services/positions"
@@ -27,12 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan *fanout.Fanout
+	fan  *fanout.Fanout
+	told *notifications.Service
 }
 
 func newNode(w *fanouttest.World) node {
-	notificationstest.New(w)
-	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout}
+	told := notificationstest.New(w)
+	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
 }
 
 func served(t *testing.T) node {

@@ -162,7 +162,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-		Kinds: []services.PostKind{services.PostKindComment}}), w.Fanout}
+		Kinds: []services.PostKind{services.PostKindComment}}), w.Fanout, nil}
 	author, reader := n.pair()
 	post := n.draft(author, Draft{Body: "a post"})
 	comment := n.draft(author, Draft{Body: "a comment", Parent: post})

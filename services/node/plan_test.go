@@ -148,7 +148,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"notification states of users": "ARRAY[1, 2]", "notification states of a user": "1", "notification states": `'[[1,"LIKE"]]'`, "lower causes": cause, "restore causes": cause, "causes known": cause, "all causes known of subjects": `'[[1,"LIKE",2]]'`,
 		"likes that notify": `'[[1,2,3,0]]'`, "all likes of posts that notify": `'[[1,2]]'`, "comments that notify": `'[[1,2,3,4]]'`, "all comments on posts that notify": `'[[1,2]]'`,
 		"mentions that notify": `'[[1,2,3,0]]'`, "mentions in posts that notify": `'[[1,2]]'`, "follows that notify": `'[[1,0,3,0]]'`, "all follows that notify": `'[[1,0]]'`,
-		"move notification groups": `'[[1,"LIKE",2,3,9,1]]'`, "notifications by place": "1, ARRAY[5]", "notifications with their places": "1, ARRAY[5]", "read notifications": `1, '[["LIKE",2,3,4]]', 9`,
+		"move notification groups": `'[[1,"LIKE",2,3,9,1]]'`, "notifications by place": "1, ARRAY[5]", "how far mentions are read": `'[[0,1,5,2]]'`, "notifications with their places": "1, ARRAY[5]", "read notifications": `1, '[["LIKE",2,3,4]]', 9`,
 		"read all unread notifications": "1, ARRAY['LIKE'], 9, 1, 9", "read all undone notifications": "1, ARRAY['LIKE'], 9, 1, 9", "mark a notification unread": `1, '[["LIKE",2,3,4]]', 9`, "undo that all was read": "1, 1, 1",
 		"users by key": "ARRAY['a', 'b']", "users by number": "ARRAY[1, 2]", "posts by id": "ARRAY[1, 2]", "answers to posts": `'[[0,1,99999],[1,2,99999]]', 21, 3`, "likes of posts": `'[[0,1,99999,0],[1,2,99999,0]]', 21, 3`, "posts that a viewer may see": `'[[1],[2]]', 3`,
 		"relations of a user": "1, ARRAY[2, 3], 9", "followers of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`, "followees of users": `'[[0,1,99999],[1,2,99999]]', 21, 3`,

@@ -137,14 +137,16 @@ type newCause struct {
 	place    services.PostID
 	standing bool
 	moment   services.PostID // see Cause.Moment
+	carried  bool            // it has the state of its mention: see carryMentions
+	read     bool            // its mention was read
 }
 
 // groupChange is the change of a group. first and top are the least and the greatest position among the changing causes. first is
 // used only for a new group, all of whose causes are among them.
 type groupChange struct {
 	first, top services.PostID
-	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is the number of that mark, if
-	// it can be undone; undoTo is the position up to which the category was read before that mark.
+	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now, or if a cause was read as a mention.
+	// undo is the number of that mark, if it can be undone; undoTo is the position up to which the category was read before that mark.
 	readTo, undoTo services.PostID
 	undo           uint64
 	// causes is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for top.
@@ -199,6 +201,9 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	if err := b.place(ctx, missing); err != nil {
 		return err
 	}
+	if err := b.carryMentions(ctx, missing, known); err != nil {
+		return err
+	}
 	// A new cause belongs to the half day of its time, not of its arrival: a late job must not open a group of the present day.
 	for _, r := range missing {
 		if r.standing {
@@ -206,15 +211,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		} else { // a mark of everything also covers a hidden cause, so that it is read when it is shown later
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
-		key := counter{r.Recipient, r.Category}
-		// A mark already covers the time of this cause, which is reported only now.
-		if m := b.marks[key]; r.moment != 0 && r.place <= m.readTo {
-			by := moved[group{key, r.Subject, bucketOf(r.at)}]
-			by.readTo = m.readTo
-			if h := b.heads[r.Recipient]; h.undoAt != 0 && r.place > m.undoTo {
-				by.undo, by.undoTo = h.undo, m.undoTo
-			}
-		}
+		b.cover(r, moved[group{counter{r.Recipient, r.Category}, r.Subject, bucketOf(r.at)}])
 	}
 	for _, change := range []struct {
 		sql.Statement
@@ -231,6 +228,22 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		return err
 	}
 	return b.moveGroups(ctx, moved)
+}
+
+// cover sets up to which position the group of a new cause is read because of the cause.
+func (b *lockedCounters) cover(r newCause, by *groupChange) {
+	m, h := b.marks[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
+	switch {
+	case r.carried:
+		if r.read {
+			by.readTo = max(by.readTo, r.place)
+		}
+	case r.moment != 0 && r.place <= m.readTo: // a mark already covers the time of this cause, which is reported only now
+		by.readTo = m.readTo
+		if h.undoAt != 0 && r.place > m.undoTo {
+			by.undo, by.undoTo = h.undo, m.undoTo
+		}
+	}
 }
 
 // place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of

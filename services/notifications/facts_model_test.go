@@ -173,6 +173,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 			place = m.pastPlace(moments[c])
 		}
 		m.head = max(m.head, place)
+		place = m.carry(c, place, causes)
 		m.known[c] = &applied{place: place, at: at[c], counts: stands, past: moments[c] != 0}
 		if stands {
 			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
@@ -180,8 +181,12 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		if m.read[m.cluster(c)] == nil {
 			m.read[m.cluster(c)] = &reading{first: place}
 		}
-		if r := m.read[m.cluster(c)]; tops[m.cluster(c)] == 0 {
+		r := m.read[m.cluster(c)]
+		if tops[m.cluster(c)] == 0 {
 			r.first = min(r.first, place)
+		}
+		if place <= lowest(m.me, true).last && (r.gen == 0 || r.to >= tops[m.cluster(c)]) {
+			r.to = max(r.to, place)
 		}
 	}
 	for _, c := range fresh {

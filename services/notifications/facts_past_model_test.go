@@ -1,6 +1,7 @@
 package notifications
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -32,6 +33,11 @@ func (p *panel) pastLike() {
 // pastPlace is the next position in the range of a moment.
 func (m *panelModel) pastPlace(moment services.PostID) services.PostID {
 	first, last := pastRange(moment, m.me)
+	return m.nextIn(first, last)
+}
+
+// nextIn is the next position in a range.
+func (m *panelModel) nextIn(first, last services.PostID) services.PostID {
 	next := first
 	for _, k := range m.known {
 		if first <= k.place && k.place <= last {
@@ -39,6 +45,23 @@ func (m *panelModel) pastPlace(moment services.PostID) services.PostID {
 		}
 	}
 	return next
+}
+
+// carry returns the place of a new cause. An answer that was seen or read as a mention has the lowest place, and is seen.
+func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) services.PostID {
+	mention := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
+	was := m.known[mention]
+	if c.Category != services.CategoryComment || was == nil || !slices.Contains(causes, mention) {
+		return place
+	}
+	read := was.place <= m.read[m.cluster(mention)].to
+	if !read && was.place > m.seen[services.CategoryMention] {
+		return place
+	}
+	of := lowest(m.me, read)
+	place = m.nextIn(of.first, of.last)
+	m.seen[c.Category] = max(m.seen[c.Category], place)
+	return place
 }
 
 // cover reads a cluster, one of whose causes a mark of its category covers and is reported only now. What was marked unread, or left

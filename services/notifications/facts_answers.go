@@ -1,0 +1,124 @@
+package notifications
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// readMentions reads up to which position the groups of mentions are read. A group of mentions has one cause.
+var readMentions = sql.NewStatement("how far mentions are read", `SELECT c.i, g.read_to FROM {rows $1 i BIGINT, recipient BIGINT, subject BIGINT, bucket BIGINT} AS c
+	CROSS JOIN notification_groups g WHERE g.recipient = c.recipient AND g.category = '`+string(services.CategoryMention)+`' AND g.subject = c.subject AND g.bucket = c.bucket`)
+
+// knownAnswer is an answer whose recipient knows it as a mention.
+type knownAnswer struct {
+	*newCause
+	mention  held // its place; the bucket of the group if the mention was stored before
+	seen     services.PostID
+	readTo   services.PostID
+	recorded bool
+}
+
+// carryMentions gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
+// mention alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or
+// read, so is the answer: it gets a position below those of all times, which alone is marked. Both causes are in one job: see
+// Job. Of an edit that is reported late, marks that came after it say nothing about what was seen before.
+func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]held) error {
+	answers := b.knownAnswers(missing, known)
+	if len(answers) == 0 {
+		return nil
+	}
+	var asked sql.Rows
+	for i, a := range answers {
+		if a.recorded {
+			asked = append(asked, []any{i, a.Recipient, a.Object, a.mention.bucket})
+		}
+	}
+	if len(asked) > 0 {
+		err := b.tx.Each(ctx, readMentions, []any{asked}, func(scan func(...any) error) error {
+			var i int
+			var readTo services.PostID
+			err := scan(&i, &readTo)
+			answers[i].readTo = readTo
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	asked = nil
+	var carried []knownAnswer
+	for _, a := range answers {
+		before := func(mark services.PostID) bool { return a.mention.place <= mark && (a.moment == 0 || mark < a.place) }
+		if a.read = before(a.readTo); !a.read && !before(a.seen) {
+			continue
+		}
+		one := lowest(a.Recipient, a.read)
+		asked = append(asked, []any{len(carried), one.recipient, one.first, one.last})
+		carried = append(carried, a)
+	}
+	return b.lower(ctx, carried, asked)
+}
+
+// lowest is a range of positions below those of all times. The positions of read causes are below those of causes that were only
+// seen, so that a group can be read up to the former alone.
+func lowest(user services.UserID, read bool) span {
+	at := time.UnixMilli(2)
+	if read {
+		at = time.UnixMilli(1)
+	}
+	return span{user, services.FirstPosition(at, user), services.FirstPosition(at.Add(time.Millisecond), user) - 1}
+}
+
+// knownAnswers are the new answers that were mentions.
+func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) (answers []knownAnswer) {
+	ended := map[Cause]services.PostID{} // mentions that are stored in this transaction
+	for _, r := range missing {
+		if r.Category == services.CategoryMention {
+			ended[r.Cause] = r.place
+		}
+	}
+	for i := range missing {
+		r := &missing[i]
+		if r.Category != services.CategoryComment {
+			continue
+		}
+		mention := Cause{Recipient: r.Recipient, Category: services.CategoryMention, Subject: r.Object, Actor: r.Actor}
+		m := b.marks[counter{mention.Recipient, mention.Category}]
+		if h, was := known[mention]; was && m != nil {
+			answers = append(answers, knownAnswer{newCause: r, mention: h, seen: m.seen, recorded: true})
+		} else if place := ended[mention]; place != 0 && m != nil {
+			answers = append(answers, knownAnswer{newCause: r, mention: held{place: place}, seen: m.seen, readTo: m.readTo})
+		}
+	}
+	return answers
+}
+
+// lower gives answers the next positions of their lowest ranges, and marks these seen.
+func (b *lockedCounters) lower(ctx context.Context, answers []knownAnswer, asked sql.Rows) error {
+	if len(answers) == 0 {
+		return nil
+	}
+	taken := make(map[span]services.PostID, len(answers))
+	err := b.tx.Each(ctx, takenPlaces, []any{asked}, func(scan func(...any) error) error {
+		var i int
+		var last sql.NullInt64
+		err := scan(&i, &last)
+		taken[lowest(answers[i].Recipient, answers[i].read)] = services.PostID(last.Int64)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		of := lowest(a.Recipient, a.read)
+		a.place, a.carried = max(taken[of]+1, of.first), true
+		taken[of] = a.place
+		if m := b.marks[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low
+			m.seen, m.kept = a.place, true
+		}
+	}
+	return nil
+}
