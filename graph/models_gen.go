@@ -2712,7 +2712,7 @@ const (
 	CategoryModeCount CategoryMode = "COUNT"
 	// As a dot, outside the total.
 	CategoryModeDot CategoryMode = "DOT"
-	// Not at all: the count is 0. The notifications stay in the list.
+	// Not at all: the count is 0. The notifications stay in the list. An answer that also mentions the author of the post is a MENTION alone: with MENTION off, it counts nowhere.
 	CategoryModeOff CategoryMode = "OFF"
 )
 
