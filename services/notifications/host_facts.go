@@ -53,6 +53,11 @@ SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
+	// Only causes show to whom a notification went: without them, an erasure of its recipient would not find the texts.
+	blankUnheard = sql.NewStatement("blank a notification that nobody has", `
+UPDATE host_notifications SET title = '', body = '', group_key = '' WHERE id = $1
+AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+ofHostCauses+`)`)
+
 	// This is for the host application, which may also read a notification that it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)

@@ -26,6 +26,8 @@ var (
 		ON CONFLICT (type, object) DO UPDATE SET data = excluded.data WHERE r.data <> excluded.data`)
 	clearData = sql.NewStatement("remove the data of an object", `UPDATE refs SET data = '' WHERE type = $1 AND object = $2 AND data <> ''`)
 
+	clearLabel = sql.NewStatement("remove the url and the data of an object", `UPDATE refs SET url = '', data = '' WHERE type = $1 AND object = $2`)
+
 	deleteLabels = sql.NewStatement("delete labels", `DELETE FROM refs WHERE type = $1 AND {in object $2 BIGINT}`)
 
 	freeRef = sql.NewStatement("free a ref", `UPDATE refs SET ref = '' WHERE type = $1 AND object = $2 AND ref <> ''`)
