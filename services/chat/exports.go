@@ -13,6 +13,12 @@ var Exports = []export.Kind{
 	export.NewKind("message", "conversation conversation, number number, body text, sentAt time, recalledAt time", "s.conversation BIGINT, s.number BIGINT",
 		`SELECT s.conversation, s.number, s.body, s.sent_at, s.recalled_at FROM conversation_members m
 		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number WHERE m.user_number = $1`),
+	// These are the people whom the user's own messages mention; a mention of the user is a messageMention.
+	export.NewKind("mentionInMessage", "conversation conversation, number number, user user", "s.conversation BIGINT, s.number BIGINT, n.user_number BIGINT",
+		`SELECT s.conversation, s.number, u.key FROM conversation_members m
+		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number
+		JOIN conversation_mentions n ON n.conversation = s.conversation AND n.number = s.number
+		JOIN users u ON u.number = n.user_number WHERE m.user_number = $1`),
 	export.NewKind("messageMention", "conversation conversation, number number", "conversation BIGINT, number BIGINT",
 		`SELECT conversation, number FROM conversation_mentions WHERE user_number = $1`),
 	export.NewKind("device", "conversation conversation, device text, insideUntil time", "conversation BIGINT, device TEXT",

@@ -86,8 +86,8 @@ func (exportWords) Help() string {
 Each line of the output is an object with a type: profile, follow, followers (their
 number), mute, block, hide, author, post (of every kind, including deleted ones), mention (by the user), like, notification,
 notificationMark, position (up to which the user has seen a list), siteMessage, announcementMark, dot, segment, displayPolicy,
-groupPolicy, conversation (present and former ones), message (by the user), messageMention (of the user), device
-(that is inside a conversation). A type always has the same fields; a field without a value is null. Times are RFC 3339,
+groupPolicy, conversation (present and former ones), message (by the user), mentionInMessage (by the user), messageMention (of
+the user), device (that is inside a conversation). A type always has the same fields; a field without a value is null. Times are RFC 3339,
 and IDs are those of the API. Redis holds nothing that is not derived from this data.
 
 All lines of one type are from one moment. The export reads every post and every like in the database, so its time grows

@@ -41,7 +41,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"notificationMark","category":"LIKE","seenUpTo":"notificationUpTo:0000000000001"}
 {"type":"categoryPreferences","preferences":{"LIKE":{"mode":"DOT","push":false}}}
 {"type":"position","view":"home_page","id":"","position":"9007199254740993","accessedAt":"1970-01-01T00:00:01Z"}
-{"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
+{"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","url":"https://example.com/m1","data":[4],"sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
 {"type":"announcementMark","readUpTo":"1970-01-01T00:00:01Z","dotsFrom":"1970-01-01T00:00:02Z"}
 {"type":"dot","name":"shop","clearedAt":"1970-01-01T00:00:01Z"}
 {"type":"segment","name":"staff"}
@@ -50,6 +50,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"groupPolicy","policy":"NOBODY"}
 {"type":"conversation","id":"conversation:0000005","kind":"GROUP","title":"us","joinedAt":"1970-01-01T00:00:01Z","leftAt":null,"muted":true,"readUpTo":1,"mentions":1}
 {"type":"message","conversation":"conversation:0000005","number":1,"body":"mine","sentAt":"1970-01-01T00:00:01Z","recalledAt":null}
+{"type":"mentionInMessage","conversation":"conversation:0000005","number":1,"user":"user:bob"}
 {"type":"messageMention","conversation":"conversation:0000005","number":2}
 {"type":"device","conversation":"conversation:0000005","device":"phone","insideUntil":"1970-01-01T00:00:01Z"}
 {"type":"postLabel","post":"post:0000001YG0000","ref":"a/1","url":"https://example.com/1","data":[1]}

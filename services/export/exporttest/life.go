@@ -53,11 +53,12 @@ var life = []string{
 	`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) VALUES
 		(5, 1, 1, 0, 1, 0, 1, TRUE, FALSE, 1000000, 0), (5, 2, 2, 0, 1, 0, 0, FALSE, FALSE, 1000000, 2000000)`,
 	`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) VALUES (5, 1, 1, 'mine', 1000000, 0), (5, 2, 2, 'his', 1000000, 0)`,
-	`INSERT INTO conversation_mentions (conversation, user_number, number) VALUES (5, 1, 2)`,
+	`INSERT INTO conversation_mentions (conversation, user_number, number) VALUES (5, 1, 2), (5, 2, 1)`,
 	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
 		VALUES ('h', 1, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1000000, 2000000, 0, 0, 0, 0, 0, 0, 0, 3000000, '')`,
 	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('post', 2097152000, 'a/1', 1, 'https://example.com/1', '[1]'), ('show', 2097152000, 's/1', 1, '', ''),
-		('conversation', 5, 'c/1', 1, '', ''), ('message', 10737418241, '', 1, '', '[2]'), ('post', 2097152002, 'b/1', 2, '', ''), ('announcement', 1, 'n/1', 0, '', '')`,
+		('conversation', 5, 'c/1', 1, '', ''), ('message', 10737418241, '', 1, '', '[2]'), ('post', 2097152002, 'b/1', 2, '', ''), ('announcement', 1, 'n/1', 0, '', ''),
+		('siteMessage', 2097152000, 'm/1', 0, 'https://example.com/m1', '[4]')`,
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
