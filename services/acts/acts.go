@@ -104,7 +104,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	defer cancel()
 	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.end(ending, tx, outcome) })
 	if left != nil {
-		s.log.Warn("the outcome of an operator's act was not written: it stays STARTED", "action", act.Action, "target", act.Target, "outcome", outcome, "error", left)
+		s.log.Warn("the outcome of an operator's act was not written: it stays STARTED", "act", act.ID, "action", act.Action, "outcome", outcome, "error", left)
 	}
 	return err
 }

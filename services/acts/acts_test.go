@@ -1,6 +1,7 @@
 package acts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -286,6 +287,29 @@ func TestForgetTarget(t *testing.T) {
 		}
 		if changed != 2 || targets != "|user:bo||" {
 			t.Errorf("changed %d: %s", changed, targets)
+		}
+	})
+}
+
+// The server's log outlives the erasure of a user, so it names an act by its ID and not by its target.
+func TestTheLogDoesNotNameTheTarget(t *testing.T) {
+	eachKept(t, func(k kept) {
+		var said bytes.Buffer
+		s := New(Config{DB: k.DB, IDs: services.NewIDClock(k.Clock, 1), Log: slog.New(slog.NewTextHandler(&said, nil))})
+		err := s.Do(k.Ctx, pin, func(ctx context.Context) error {
+			k.MustWrite(func(tx *sql.Tx) error {
+				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "ALTER TABLE acts RENAME TO acts_away"))
+				return err
+			})
+			return nil
+		})
+		k.MustWrite(func(tx *sql.Tx) error {
+			_, err := tx.Run(k.Ctx, sql.AdHoc("test", "ALTER TABLE acts_away RENAME TO acts"))
+			return err
+		})
+		id := k.list()[0].ID.String()
+		if text := said.String(); err != nil || !strings.Contains(text, "act="+id) || strings.Contains(text, "bob") {
+			t.Errorf("act %s, %v, the log says %s", id, err, text)
 		}
 	})
 }
