@@ -221,8 +221,8 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 }
 
 // enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not read
-// them: the user did that on another device, or did not leave the conversation since. A lease of a past event may have ended already. It is kept until the messages that were sent
+// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not read them:
+// the device has not entered since. A lease of a past event may have ended already. It is kept until the messages that were sent
 // before its end are reported too, and then endLeases marks them read.
 func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
@@ -259,7 +259,8 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 }
 
 // leave marks everything read and ends a device's lease. The user is outside when it was their last lease. What the user marked
-// unread stays unread: the device entered before that. changed is false when there was no lease, and nothing to read. An event of the past ends no lease that was taken later, and so no lease that ends after until.
+// unread stays unread: the device entered before that. changed is false when there was no lease, and nothing to read. An event of
+// the past ends no lease that was taken later, and so no lease that ends after until.
 func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
