@@ -4,7 +4,8 @@
 // and everything that the user published is hidden. A job removes the other data, one bounded transaction at a time. Each
 // transaction records where it ended, so that the job continues there after the process dies. The steps are repeated until a
 // pass of them finds nothing, because a request or a job that was under way may still add something. Then the key is forgotten,
-// also where requests have named it since (Unname), and is free again. On SQLite the bytes of the deleted rows are overwritten at the end, see scrub.
+// also where requests have named it since (Unname), and is free again. On SQLite the bytes of the deleted rows are overwritten at
+// the end, see scrub.
 //
 // The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's
 // sockets (forgetErasedUsers, forgetUser). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
