@@ -125,9 +125,9 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	}
 	// SQL is asked first: a post that exists may come from a node whose clock is ahead.
 	name := services.GlobalID(services.PostType, upTo.String())
-	shown, err := posts.CanHaveShown(ctx, tx, reader, upTo)
+	shown, erased, err := posts.CanHaveShown(ctx, tx, reader, upTo)
 	switch {
-	case err != nil || shown: // a post that was shown is not in the future, whatever this node's clock says
+	case err != nil || shown && !erased: // a post that was shown is not in the future, whatever this node's clock says
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:

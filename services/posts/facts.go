@@ -39,7 +39,7 @@ var (
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
 	canHaveShown = sql.NewStatement("whether a reader can have been shown a post",
-		`SELECT 1 FROM posts p WHERE p.id = $2 AND NOT `+people.HidFrom("p.author", "$1", "p.id"))
+		`SELECT p.author FROM posts p WHERE p.id = $2 AND NOT `+people.HidFrom("p.author", "$1", "p.id"))
 
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
@@ -150,10 +150,11 @@ func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 // CanHaveShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
 // position in the reader's feed. The post may have been deleted since, and its author may have hidden from the reader or blocked
 // them since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
-// never existed.
-func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (bool, error) {
-	var one int
-	return r.One(ctx, canHaveShown, []any{reader, id}, &one)
+// never existed. erased says that the author was erased, so that nothing tells any more from whom they hid.
+func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (shown, erased bool, err error) {
+	var author services.UserID
+	shown, err = r.One(ctx, canHaveShown, []any{reader, id}, &author)
+	return shown, shown && author == 0, err
 }
 
 // read reads one post by a statement with postColumns. The error is NOT_FOUND if there is no such post.

@@ -1,0 +1,33 @@
+package nodes
+
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// The post of an erased author marks nothing as seen, also for a reader from whom the author hid. A page still begins below it.
+func TestErasureLeavesNoMarkInFeeds(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
+		newLives(n, 1, 2)
+		n.Must(leaver, `mutation{hideFrom(input:{userId:"user:bob"}){__typename}}`, nil, nil)
+		post := n.Publish(leaver, "a post")
+		mark := fmt.Sprintf(`mutation{markHomeFeedSeen(input:{upTo:%q}){__typename}}`, post)
+		if code := n.Ask("bob", mark, nil).ErrorCode(); code != "NOT_FOUND" {
+			t.Errorf("bob is answered %q before", code)
+		}
+		eraseLeaver(n)
+		n.Settle()
+		for _, reader := range []string{"ann", "bob"} {
+			if code := n.Ask(reader, mark, nil).ErrorCode(); code != "NOT_FOUND" {
+				t.Errorf("%s is answered %q", reader, code)
+			}
+			if code := n.Ask(reader, fmt.Sprintf(`{viewer{homeFeed(lastId:%q){nodes{id}}}}`, post), nil).ErrorCode(); code != "" {
+				t.Errorf("the page of %s is answered %q", reader, code)
+			}
+		}
+	})
+}
