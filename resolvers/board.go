@@ -91,10 +91,15 @@ func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, ch
 	}
 	shown := make([][]graph.Show, len(lists))
 	for i, list := range lists {
-		shown[i] = make([]graph.Show, len(list))
-		for j, show := range list {
-			shown[i][j] = r.graphShow(show, users[show.Host])
-			shown[i][j].Together, shown[i][j].Host.Together = ids, hosts
+		shown[i] = make([]graph.Show, 0, len(list))
+		for _, show := range list {
+			host := users[show.Host]
+			if host.Key == "" { // a user without a key is being erased
+				continue
+			}
+			one := r.graphShow(show, host)
+			one.Together, one.Host.Together = ids, hosts
+			shown[i] = append(shown[i], one)
 		}
 	}
 	return &graph.LiveBoardChange{

@@ -119,14 +119,11 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 		}
 		shown := graph.Message{
 			ID: id.GlobalID(), ConversationID: id.Conversation().GlobalID(), Author: graphUser(users[message.Author]),
-			SentAt: message.SentAt, Recalled: message.Recalled, Mentions: []graph.User{},
+			SentAt: message.SentAt, Recalled: message.Recalled, Mentions: graphUsers(users, mentioned[id]),
 		}
 		// A recalled message keeps its place and loses its text.
 		if !message.Recalled {
 			shown.Body = &message.Body
-		}
-		for _, user := range mentioned[id] {
-			shown.Mentions = append(shown.Mentions, graphUser(users[user]))
 		}
 		list = append(list, shown)
 	}

@@ -38,11 +38,13 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 	if err != nil {
 		return nil, err
 	}
-	edges := make([]graph.MemberEdge, len(numbers))
-	for i, number := range numbers {
-		edges[i] = graph.MemberEdge{Cursor: positionText(memberCursor, uint64(id), uint64(number)), Node: graphUser(users[number])}
+	cursorOf := func(number services.UserID) string { return positionText(memberCursor, uint64(id), uint64(number)) }
+	// The page ends where it was read, also if its last members are left out: otherwise a client could not get past them.
+	info := chatPage(numbers, cursorOf, more)
+	edges := make([]graph.MemberEdge, 0, len(numbers))
+	for _, user := range graphUsers(users, numbers) {
+		edges = append(edges, graph.MemberEdge{Cursor: cursorOf(user.Number), Node: user})
 	}
-	info := chatPage(edges, func(e graph.MemberEdge) string { return e.Cursor }, more)
 	return &graph.MemberConnection{Edges: edges, PageInfo: info, TotalCount: obj.MemberCount}, nil
 }
 

@@ -15,6 +15,18 @@ func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
+// graphUsers makes users that a loader has read, in the order of their numbers. It leaves out users without a key, who are being
+// erased.
+func graphUsers(read map[services.UserID]services.User, numbers []services.UserID) []graph.User {
+	users := make([]graph.User, 0, len(numbers))
+	for _, number := range numbers {
+		if user := read[number]; user.Key != "" {
+			users = append(users, graphUser(user))
+		}
+	}
+	return users
+}
+
 // graphPost is one of several posts that are shown together. When a field of one post is requested, the field is read for all.
 // together must be the same slice for all of them: the loader reads the counts of all its posts when the counts of the first are
 // requested.

@@ -18,11 +18,7 @@ func (r *awayDigestResolver) Authors(ctx context.Context, obj *services.Digest) 
 	if err != nil {
 		return nil, err
 	}
-	authors := make([]graph.User, len(obj.Authors))
-	for i, number := range obj.Authors {
-		authors[i] = graphUser(users[number])
-	}
-	return authors, nil
+	return graphUsers(users, obj.Authors), nil
 }
 
 func (r *badgeExplanationResolver) Part(ctx context.Context, obj *services.Explanation) (*string, error) {

@@ -128,10 +128,9 @@ func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, cha
 		return nil, err
 	}
 	event := &graph.HomeFeedChange{
-		NewPosts: change.New, Authors: make([]graph.User, len(change.Authors)), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
+		NewPosts: change.New, Authors: graphUsers(users, change.Authors), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 	}
-	for i, author := range change.Authors {
-		event.Authors[i] = graphUser(users[author])
+	for i := range event.Authors {
 		event.Authors[i].Together = change.Authors
 	}
 	if change.Newest != 0 {
