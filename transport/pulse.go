@@ -70,20 +70,20 @@ func (s *socket) pinged(payload []byte) {
 // allowed counts one message against the socket's allowance, which grows with time up to burst. Only the reading goroutine calls
 // it. A clock that goes backwards gives nothing and takes nothing.
 func (s *socket) allowed() bool {
-	s.count()
+	s.refill()
 	s.allowance--
 	return s.allowance >= 0
 }
 
-// framesPerMessage is how many parts of messages and pongs may arrive for each message that may. A message of the greatest length in
-// parts of 4 KB, as some clients send them, stays within the burst.
+// framesPerMessage is how many pongs and unfinished parts of messages a client may send for each message that it may send. The longest
+// message fits, also in the parts of 4 KB that some clients make.
 const framesPerMessage = 16
 
 // allowsFrame counts a pong or a part of a message that is not the last. They are too cheap to count as messages, but a client that
 // sends them without end would keep a processor busy. If there are too many, it closes the socket and returns false. Only the reading
 // goroutine calls it.
 func (s *socket) allowsFrame() bool {
-	s.count()
+	s.refill()
 	s.frames--
 	if s.frames >= 0 {
 		return true
@@ -92,8 +92,8 @@ func (s *socket) allowsFrame() bool {
 	return false
 }
 
-// count raises the allowances by the time since they were last computed.
-func (s *socket) count() {
+// refill raises the allowances by the time since they were last computed.
+func (s *socket) refill() {
 	now, burst := s.sockets.cfg.Clock.Now(), s.sockets.burst()
 	more := max(0, now.Sub(s.counted)).Seconds() * float64(s.sockets.cfg.MessagesPerSecond)
 	s.allowance = min(burst, s.allowance+more)

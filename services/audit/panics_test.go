@@ -13,11 +13,13 @@ import (
 	"tidings/services/audit"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
-	"tidings/services/redis"
 )
 
 // faults let the comparison or the rebuild of users panic.
-type faults struct{ compared, rebuilt services.UserID }
+type faults struct {
+	compared services.UserID
+	panicFor func(users ...services.UserID) // in rebuilds
+}
 
 // faulty is a world with faults, its audit and its log.
 func faulty(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer) {
@@ -30,12 +32,7 @@ func faulty(t *testing.T) (w node, f *faults, a *audit.Audit, log *bytes.Buffer)
 		}
 		return nil, nil, nil
 	})
-	lower.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
-		if user == f.rebuilt {
-			panic("while it rebuilds")
-		}
-		return nil, nil
-	})
+	f.panicFor = lower.FaultyRebuild()
 	w = newNode(lower)
 	w.Log = slog.New(slog.NewTextHandler(log, nil))
 	return w, f, newAudit(w, auditEvery), log
@@ -86,7 +83,7 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 	for what, breaks := range map[string]func(f *faults, user services.UserID){
 		"compared again": func(f *faults, user services.UserID) { f.compared = user },
-		"repaired":       func(f *faults, user services.UserID) { f.rebuilt = user },
+		"repaired":       func(f *faults, user services.UserID) { f.panicFor(user) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w, f, a, log := faulty(t)
@@ -102,7 +99,8 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 				t.Errorf("the log is %s", text)
 			}
 			w.Agree(users[1:]...)
-			*f = faults{}
+			f.compared = 0
+			f.panicFor()
 			turns(w, a)
 			w.Agree(users...)
 			if got := a.Stats(); got.Drifted+got.Mended < 3 {
@@ -119,12 +117,12 @@ func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
 	for _, user := range users {
 		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
 	}
-	f.rebuilt = users[0]
+	f.panicFor(users[0])
 	turns(w, a)
 	if got := a.Stats(); got.Visited != 1 || got.Mended != 1 {
 		t.Errorf("%+v", got)
 	}
-	f.rebuilt = 0
+	f.panicFor()
 	turns(w, a)
 	if got := a.Stats(); got.Visited != 3 || got.Mended != 2 {
 		t.Errorf("when the fault was mended: %+v", got)

@@ -2,26 +2,17 @@ package badge
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
 
-	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/redis"
 )
 
 // A user whose rebuild panics is counted in SQL, and the log has the stack. The users who are read together with them are rebuilt.
 func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	broken := services.UserID(0)
-	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
-		if user == broken {
-			panic("while it rebuilds")
-		}
-		return nil, nil
-	})
+	panicFor := w.FaultyRebuild()
 	n := newNode(w)
 	users := n.Users(3)
 	n.Follow(users[0], users[1:]...)
@@ -31,7 +22,7 @@ func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
 	for _, user := range users[1:] {
 		n.Must(n.Redis.Reset(t.Context(), user))
 	}
-	broken = users[1]
+	panicFor(users[1])
 	var log bytes.Buffer
 	s := n.with(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	badges, errs := s.ReadMany(t.Context(), users[1:])

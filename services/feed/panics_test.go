@@ -1,24 +1,16 @@
 package feed
 
 import (
-	"context"
 	"testing"
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/redis"
 )
 
 // A first page whose rebuild panics is INTERNAL. Other readers get their pages, and so does this one when the fault is gone.
 func TestAPageWhoseRebuildPanicsIsInternal(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
-	broken := services.UserID(0)
-	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
-		if user == broken {
-			panic("while it rebuilds")
-		}
-		return nil, nil
-	})
+	panicFor := w.FaultyRebuild()
 	n := newNode(w)
 	author, reader := n.pair()
 	id := n.publish(author, "hello")
@@ -26,7 +18,7 @@ func TestAPageWhoseRebuildPanicsIsInternal(t *testing.T) {
 	for _, user := range []services.UserID{author, reader} {
 		n.Must(n.Redis.Reset(t.Context(), user))
 	}
-	broken = reader
+	panicFor(reader)
 	if _, err := n.Page(t.Context(), reader, services.MaxPostID, 20); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {
 		t.Errorf("the page failed with %v", err)
 	}
@@ -35,6 +27,6 @@ func TestAPageWhoseRebuildPanicsIsInternal(t *testing.T) {
 		if err != nil || len(page.Items) != 1 || page.Items[0].Post.ID != id {
 			t.Errorf("the page of user %d is %+v, %v", user, page, err)
 		}
-		broken = 0
+		panicFor()
 	}
 }

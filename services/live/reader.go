@@ -93,7 +93,7 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 				return again.replays, false, nil
 			}
 		}
-		if services.IsPanic(err) { // SQL would hide the bug
+		if services.IsPanic(err) { // a list from SQL would hide the bug
 			return list, false, err
 		}
 		v.building = true

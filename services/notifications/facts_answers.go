@@ -15,16 +15,16 @@ var readMentions = sql.NewStatement("how far mentions are read", `SELECT c.i, g.
 // knownAnswer is an answer whose recipient knows it as a mention.
 type knownAnswer struct {
 	*newCause
-	mention  held // its place; the bucket of the group if the mention was stored before
-	seen     services.PostID
-	readTo   services.PostID
-	recorded bool
+	mention held            // its position, and its bucket if it is stored
+	stored  bool            // whether the mention was stored by an earlier transaction
+	seen    services.PostID // the position up to which mentions are seen
+	readTo  services.PostID // the position up to which the mention's group is read
 }
 
 // carryMentions gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
 // mention alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or
 // read, so is the answer: it gets a position below those of all times, which alone is marked. Both causes are in one job: see
-// Job. Of an edit that is reported late, marks that came after it say nothing about what was seen before.
+// Job. If the edit is reported late, only marks from before the edit count.
 func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]held) error {
 	answers := b.knownAnswers(missing, known)
 	if len(answers) == 0 {
@@ -32,7 +32,7 @@ func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, 
 	}
 	var asked sql.Rows
 	for i, a := range answers {
-		if a.recorded {
+		if a.stored {
 			asked = append(asked, []any{i, a.Recipient, a.Object, a.mention.bucket})
 		}
 	}
@@ -51,20 +51,20 @@ func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, 
 	asked = nil
 	var carried []knownAnswer
 	for _, a := range answers {
-		before := func(mark services.PostID) bool { return a.mention.place <= mark && (a.moment == 0 || mark < a.place) }
-		if a.read = before(a.readTo); !a.read && !before(a.seen) {
+		covered := func(mark services.PostID) bool { return a.mention.place <= mark && (a.moment == 0 || mark < a.place) }
+		if a.read = covered(a.readTo); !a.read && !covered(a.seen) {
 			continue
 		}
-		one := lowest(a.Recipient, a.read)
+		one := lowestPlaces(a.Recipient, a.read)
 		asked = append(asked, []any{len(carried), one.recipient, one.first, one.last})
 		carried = append(carried, a)
 	}
-	return b.lower(ctx, carried, asked)
+	return b.placeLowest(ctx, carried, asked)
 }
 
-// lowest is a range of positions below those of all times. The positions of read causes are below those of causes that were only
+// lowestPlaces is a range of positions below those of all times. The positions of read causes are below those of causes that were only
 // seen, so that a group can be read up to the former alone.
-func lowest(user services.UserID, read bool) span {
+func lowestPlaces(user services.UserID, read bool) span {
 	at := time.UnixMilli(2)
 	if read {
 		at = time.UnixMilli(1)
@@ -88,7 +88,7 @@ func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) 
 		mention := Cause{Recipient: r.Recipient, Category: services.CategoryMention, Subject: r.Object, Actor: r.Actor}
 		m := b.marks[counter{mention.Recipient, mention.Category}]
 		if h, was := known[mention]; was && m != nil {
-			answers = append(answers, knownAnswer{newCause: r, mention: h, seen: m.seen, recorded: true})
+			answers = append(answers, knownAnswer{newCause: r, mention: h, seen: m.seen, stored: true})
 		} else if place := ended[mention]; place != 0 && m != nil {
 			answers = append(answers, knownAnswer{newCause: r, mention: held{place: place}, seen: m.seen, readTo: m.readTo})
 		}
@@ -96,8 +96,8 @@ func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) 
 	return answers
 }
 
-// lower gives answers the next positions of their lowest ranges, and marks these seen.
-func (b *lockedCounters) lower(ctx context.Context, answers []knownAnswer, asked sql.Rows) error {
+// placeLowest gives answers the next positions of their lowest ranges, and marks these seen.
+func (b *lockedCounters) placeLowest(ctx context.Context, answers []knownAnswer, asked sql.Rows) error {
 	if len(answers) == 0 {
 		return nil
 	}
@@ -106,14 +106,14 @@ func (b *lockedCounters) lower(ctx context.Context, answers []knownAnswer, asked
 		var i int
 		var last sql.NullInt64
 		err := scan(&i, &last)
-		taken[lowest(answers[i].Recipient, answers[i].read)] = services.PostID(last.Int64)
+		taken[lowestPlaces(answers[i].Recipient, answers[i].read)] = services.PostID(last.Int64)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, a := range answers {
-		of := lowest(a.Recipient, a.read)
+		of := lowestPlaces(a.Recipient, a.read)
 		a.place, a.carried = max(taken[of]+1, of.first), true
 		taken[of] = a.place
 		if m := b.marks[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low

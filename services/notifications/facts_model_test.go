@@ -185,7 +185,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		if tops[m.cluster(c)] == 0 {
 			r.first = min(r.first, place)
 		}
-		if place <= lowest(m.me, true).last && (r.gen == 0 || r.to >= tops[m.cluster(c)]) {
+		if place <= lowestPlaces(m.me, true).last && (r.gen == 0 || r.to >= tops[m.cluster(c)]) {
 			r.to = max(r.to, place)
 		}
 	}

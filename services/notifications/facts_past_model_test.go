@@ -58,7 +58,7 @@ func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) servi
 	if !read && was.place > m.seen[services.CategoryMention] {
 		return place
 	}
-	of := lowest(m.me, read)
+	of := lowestPlaces(m.me, read)
 	place = m.nextIn(of.first, of.last)
 	m.seen[c.Category] = max(m.seen[c.Category], place)
 	return place

@@ -53,8 +53,8 @@ SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
-	// Only causes show to whom a notification went: without them, an erasure of its recipient would not find the texts.
-	blankUnheard = sql.NewStatement("blank a notification that nobody has", `
+	// Causes alone name the recipients. Without causes, the erasure of a recipient would not find the texts.
+	blankUndelivered = sql.NewStatement("blank a notification that nobody has", `
 UPDATE host_notifications SET title = '', body = '', group_key = '' WHERE id = $1
 AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+ofHostCauses+`)`)
 

@@ -119,7 +119,8 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 }
 
 // Withdraw is the command of the host application that takes a notification back from all of its recipients. The notification
-// leaves their lists and counts when the job has run. If nobody has it yet, its texts, its url and its data are deleted. The error is NOT_FOUND if there is no such notification.
+// leaves their lists and counts when the job has run. If nobody has it yet, its texts, its url and its data are deleted. The error is
+// NOT_FOUND if there is no such notification.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
@@ -130,7 +131,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 				return nil, err
 			}
 			if changed > 0 {
-				if err := blankIfUnheard(ctx, tx, id); err != nil {
+				if err := blankIfUndelivered(ctx, tx, id); err != nil {
 					return nil, err
 				}
 				return ids, jobs.Enqueue(ctx, tx, jobs.Keyed(jobWithdraw, id.String()))
@@ -147,10 +148,10 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	}
 }
 
-// blankIfUnheard deletes the content of a withdrawn notification that no recipient has. The withdrawal has waited for the jobs that
+// blankIfUndelivered deletes the content of a withdrawn notification that no recipient has. The withdrawal has waited for the jobs that
 // were writing it to recipients, and no later job does.
-func blankIfUnheard(ctx context.Context, tx *sql.Tx, id services.PostID) error {
-	blanked, err := tx.Run(ctx, blankUnheard, id)
+func blankIfUndelivered(ctx context.Context, tx *sql.Tx, id services.PostID) error {
+	blanked, err := tx.Run(ctx, blankUndelivered, id)
 	if err == nil && blanked > 0 {
 		err = refs.Clear(ctx, tx, hostObject(id))
 	}

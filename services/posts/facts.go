@@ -150,7 +150,7 @@ func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 // CanHaveShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
 // position in the reader's feed. The post may have been deleted since, and its author may have hidden from the reader or blocked
 // them since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
-// never existed. erased says that the author was erased, so that nothing tells any more from whom they hid.
+// never existed. erased says that the author has been erased: from whom they hid is known no longer.
 func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (shown, erased bool, err error) {
 	var author services.UserID
 	shown, err = r.One(ctx, canHaveShown, []any{reader, id}, &author)

@@ -3,34 +3,16 @@ package projector_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"tidings/services"
-	"tidings/services/fanout/fanouttest"
-	"tidings/services/redis"
 	"tidings/tests/eventually"
 )
-
-// faulty registers a part of rebuilds that panics for the users whom the returned function names from now on.
-func faulty(w *fanouttest.World) (panicFor func(users ...services.UserID)) {
-	var at atomic.Pointer[[]services.UserID]
-	at.Store(new([]services.UserID))
-	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
-		for _, one := range *at.Load() {
-			if one == user {
-				panic("while it rebuilds")
-			}
-		}
-		return nil, nil
-	})
-	return func(users ...services.UserID) { at.Store(&users) }
-}
 
 // A rebuild that panics fails the job that asked for it, alone: it is tried again later, and the other refills of its claim are done.
 func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 	w := world(t)
-	panicFor := faulty(w)
+	panicFor := w.FaultyRebuild()
 	users := w.Users(4)
 	quiet, loud, reader, other := users[0], users[1], users[2], users[3]
 	w.Posts(quiet, services.Retention+100)
@@ -59,7 +41,7 @@ func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 // anew.
 func TestCallersShareAPanic(t *testing.T) {
 	w := world(t)
-	panicFor := faulty(w)
+	panicFor := w.FaultyRebuild()
 	user := w.Users(1)[0]
 	panicFor(user)
 	const callers = 3

@@ -218,8 +218,8 @@ func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.Pos
 	return err
 }
 
-// Clear removes the url and the data of an object that was taken back before anybody had it. Its ref stays taken, so that a late repetition of the create
-// finds the object.
+// Clear removes the url and the data of an object that was taken back before anybody had it. Its ref stays taken, so that a late
+// repetition of the create finds the object.
 func Clear(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	cleared, err := tx.Run(ctx, clearLabel, object.Type, object.Number)
 	if err == nil && cleared > 0 { // an object without a label has no row

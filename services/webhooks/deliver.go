@@ -238,7 +238,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 
 // send makes the requests of a round, several at a time. It begins none after roundFor, or once the endpoint is down; the remaining
 // items stay untouched. Letters take half of the workers at most while there are changes of the stream: a receiver that never answers
-// for some users does not hold the others up. It returns the failures since the last success, including earlier rounds.
+// for some users must not hold the others up. It returns the failures since the last success, including earlier rounds.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
 	workers, down := d.s.cfg.Requests, e.failures >= breaker

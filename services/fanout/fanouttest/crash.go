@@ -4,13 +4,28 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/redis"
 )
+
+// FaultyRebuild registers a part of rebuilds that panics for the users whom the returned function names from then on.
+func (w *World) FaultyRebuild() (panicFor func(users ...services.UserID)) {
+	var broken atomic.Pointer[[]services.UserID]
+	broken.Store(new([]services.UserID))
+	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
+		if slices.Contains(*broken.Load(), user) {
+			panic("while it rebuilds")
+		}
+		return nil, nil
+	})
+	return func(users ...services.UserID) { broken.Store(&users) }
+}
 
 // Step is a fact with its job, and the events before it. Its functions get Crowd users: the first is the author.
 type Step struct {
