@@ -87,6 +87,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 // Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
 // continues when its first caller gives up. A panic of the run is the error of all of them.
 func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+	p.rebuilt.call()
 	// The run has a context of its own, because its first caller may give up while others wait for it.
 	done := p.rebuilds.DoChan(key, func() (_ any, err error) {
 		// singleflight would raise a panic again in a goroutine of its own, where nothing recovers it and the process ends.
@@ -106,8 +107,13 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 	})
 	select {
 	case <-ctx.Done():
+		go func() {
+			<-done
+			p.rebuilt.answer()
+		}()
 		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", view)
 	case result := <-done:
+		p.rebuilt.answer()
 		return result.Err
 	}
 }
@@ -116,12 +122,28 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 type RebuildStats struct {
 	Running, Most int    // rebuilds that run now, and the most that ran at once
 	Begun         uint64 // since the start
+	// Calls are those of Once whose run has not ended. A run that waits for a slot, or whose caller gave up, is among them.
+	Calls int
 }
 
 // rebuildCounts counts the runs of Once for metrics.
 type rebuildCounts struct {
 	mu    sync.Mutex
 	stats RebuildStats
+}
+
+// call counts a call of Once. Its run may begin later, or have begun.
+func (r *rebuildCounts) call() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Calls++
+}
+
+// answer counts the end of a call's run.
+func (r *rebuildCounts) answer() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Calls--
 }
 
 // begin counts a run that has got its slot.

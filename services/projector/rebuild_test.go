@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -95,6 +96,46 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	}
 	eventually.Holds(t, "the document", func() bool { return w.Document(reader).Ready })
 	w.Agree(reader)
+}
+
+// A call whose run waits for a slot counts until the run has ended, also when its caller has given up. The run counts as running only
+// once it has the slot.
+func TestACallCountsUntilItsRunEnds(t *testing.T) {
+	w := world(t)
+	const slots = 16 // the default
+	begun, release := make(chan struct{}), make(chan struct{})
+	errs := make(chan error, slots)
+	for i := range slots {
+		go func() {
+			errs <- w.Projector.Once(t.Context(), fmt.Sprint("holds a slot ", i), "the test's view", func(context.Context) error {
+				begun <- struct{}{}
+				<-release
+				return nil
+			})
+		}()
+		<-begun
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	last := make(chan projector.RebuildStats, 1)
+	err := w.Projector.Once(ctx, "waits", "the test's view", func(context.Context) error {
+		last <- w.Projector.RebuildStats()
+		return nil
+	})
+	if !services.IsUnavailable(err) {
+		t.Errorf("a caller who has left got %v", err)
+	}
+	if stats := w.Projector.RebuildStats(); stats.Running != slots || stats.Calls != slots+1 {
+		t.Errorf("one run waits: %+v", stats)
+	}
+	close(release)
+	for range slots {
+		w.Must(<-errs)
+	}
+	if stats := <-last; stats.Calls < 1 {
+		t.Errorf("while the last one ran: %+v", stats)
+	}
+	eventually.Holds(t, "all runs have ended", func() bool { return w.Projector.RebuildStats().Calls == 0 })
 }
 
 // A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. It is never shown as 0.
