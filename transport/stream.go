@@ -169,8 +169,8 @@ func (s *stream) send(text []byte) error {
 	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. put flushes, because an
-// event is shorter than the server's buffer.
+// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. put flushes, because the
+// end of an event would otherwise stay in the server's buffer.
 func (s *stream) put(text []byte, within time.Duration) error {
 	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer supports deadlines
 	_, err := s.response.Write(text)

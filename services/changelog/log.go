@@ -80,8 +80,9 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// AppendChange is AppendLog for a value whose changes have times of their own: at is the time of this change. The facts make it
-// later than the time of the value's last change, even when two changes share a time or the clock was set back between them.
+// AppendChange is AppendLog for a value whose changes have times of their own: at is the time of this change. Caches that hold a later
+// change ignore the entry. So the statements that change a value make its time later than that of its last change, also when the clock
+// was set back.
 func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {
 	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }

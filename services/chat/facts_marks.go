@@ -253,7 +253,7 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	if _, err := tx.Run(ctx, put, id, user, device, until); err != nil {
 		return err
 	}
-	// A lease that has ended already does not hold back new messages.
+	// Under a lease that has ended already, new messages count as unread.
 	m.Inside = m.Inside || !m.Marked && until.After(tx.Now)
 	return putState(ctx, tx, before, m)
 }

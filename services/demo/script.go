@@ -19,7 +19,7 @@ const (
 	others       = 300 // people beside the cast
 	ownPosts     = 3   // of the viewer, before all others
 	pastPosts    = 160 // posts from before the viewer followed anybody
-	unreadPosts  = 7   // posts from after these follows
+	unreadPosts  = 7   // posts from after these follows, which the viewer has not seen
 	mostUpcoming = 8
 	mostLive     = 3
 	recent       = 40 // the newest posts, which are liked and answered

@@ -113,10 +113,10 @@ func HeldBefore(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, er
 	return jobsOf(ctx, s, heldBefore, []string{node.Name}, node.Process+"%", limit)
 }
 
-// Overdue lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
+// OverdueIDs lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
 // They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
 // lease or pause ends after until are omitted.
-func Overdue(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
+func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
 	list := make(sql.Rows, len(kinds))
 	for i, kind := range kinds {
 		list[i] = []any{kind}

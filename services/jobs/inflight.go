@@ -141,7 +141,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	}
 	var ids []int64
 	if err == nil {
-		ids, err = Overdue(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
+		ids, err = OverdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
 	}
 	// Only jobs that are not known yet are read: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {

@@ -37,7 +37,7 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	for range 3 {
 		n.clock.advance(15 * time.Millisecond)
 		eventually.Holds(t, "the lease is renewed", func() bool {
-			ended, err := jobs.Overdue(t.Context(), n.db, n.Kinds(), n.clock.Now(), n.clock.Now().Add(lease-time.Microsecond), 1)
+			ended, err := jobs.OverdueIDs(t.Context(), n.db, n.Kinds(), n.clock.Now(), n.clock.Now().Add(lease-time.Microsecond), 1)
 			return err == nil && len(ended) == 0
 		})
 	}

@@ -26,7 +26,7 @@ import (
 // lookEvery bounds how long a row without a holder waits, beyond the end of its lease.
 const (
 	lookEvery = 2 * time.Second // for rows that no node holds
-	// PauseFor is how long work waits after an engine did not answer.
+	// PauseFor is how long work waits after an engine did not answer, and the longest that giving up a row may take.
 	PauseFor = time.Second
 )
 

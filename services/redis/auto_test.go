@@ -71,7 +71,7 @@ func TestSharedReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 func TestSharedReadsAreFewerWrites(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
-	sent := &pieces{}
+	sent := &sentCounter{}
 	c.redis.AddHook(sent)
 	const readers, reads = 64, 50
 	var all sync.WaitGroup
@@ -90,34 +90,34 @@ func TestSharedReadsAreFewerWrites(t *testing.T) {
 	}
 }
 
-// pieces counts what a client really sends: single commands, and pipelines.
-type pieces struct {
+// sentCounter counts what a client really sends: single commands, and pipelines.
+type sentCounter struct {
 	mu sync.Mutex
 	n  int
 }
 
-func (p *pieces) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.n
+func (s *sentCounter) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
 }
 
 // one counts a piece, unless it is part of making a connection: the client decides how many connections it makes.
-func (p *pieces) one(first redis.Cmder) {
+func (s *sentCounter) one(first redis.Cmder) {
 	if handshakes(first) || first.Name() == "info" {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.n++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
 }
 
-func (p *pieces) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (p *pieces) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { p.one(cmd); return next(ctx, cmd) }
+func (s *sentCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s *sentCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { s.one(cmd); return next(ctx, cmd) }
 }
-func (p *pieces) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { p.one(cmds[0]); return next(ctx, cmds) }
+func (s *sentCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { s.one(cmds[0]); return next(ctx, cmds) }
 }
 
 func TestASharedReadEndsWithoutADeadlineToo(t *testing.T) {

@@ -174,7 +174,7 @@ func refuseCommand(t *testing.T, c *Client, command string) error {
 func TestFieldReadsAreFewerWrites(t *testing.T) {
 	server := redistest.NewServer(t)
 	c, fields := connect(t, Options{URL: server.URL()}), NewFields([]string{"a"})
-	sent := &pieces{}
+	sent := &sentCounter{}
 	c.redis.AddHook(sent)
 	const readers, reads = 64, 50
 	var all sync.WaitGroup

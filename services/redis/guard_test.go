@@ -56,13 +56,13 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 
 // hung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
 // client really sent.
-func hung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *pieces) {
+func hung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *sentCounter) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	clock = redistest.NewManualClock(time.Now())
 	g = c.readers
 	g.now = clock.Now
-	sent = &pieces{}
+	sent = &sentCounter{}
 	c.redis.AddHook(sent) // behind the guard
 	proxy.BlackHole(true)
 	return c, g, clock, sent
