@@ -22,8 +22,8 @@ const (
 type cost struct {
 	fixed   int
 	perItem []perItem
-	paged   bool // it has the items of a page of the selection around it
-	pages   bool // it has a page: a read for each item of a list around it
+	paged   bool // a list in it has the length of the page around the selection
+	pages   bool // it reads a page, once for each item of a list around it
 }
 
 // perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
@@ -150,11 +150,12 @@ func (a amount) count(variables map[string]any) int {
 
 // costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
 // argument first, the number is the value of that argument or of last; for a list with a list as argument, the length of the
-// argument; for a list in the payload of a mutation of some IDs, their number; for any other list, an assumed number. The objects of
-// a list are read together, so the assumed number is small. Pages below a list are read for each of its items: with them, a list
-// counts as many items as it can have. A page whose list is not selected is read all the same, for its PageInfo or for
-// nothing, so each of its items costs as much as a leaf. The costs follow from the document and its variables and not from the
-// database, so that a client can compute them. A list with few rows is not cheaper.
+// argument; for a list in the payload of a mutation of some IDs, the number of these IDs; for any other list, an assumed number.
+//
+// The objects of a list are read together, so the assumed number is small. But a page below a list is read once for each item of the
+// list, so such a list is assumed to be as long as it can be. A page is read even if a client selects no item of it, so each item then
+// costs as much as a leaf. The costs follow from the document and its variables and not from the database, so that a client can
+// compute them. A list with few rows is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
 	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
@@ -209,7 +210,7 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 		own.most = c.pages[field.ObjectDefinition.Name+"."+field.Name]
 	}
 	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
-		own = page // in a subscription to a list, the field above has the argument first
+		own = page // in a subscription to a list, the field around the connection has the argument first
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
 		// The lists below have their own numbers of items. The number of this list multiplies them and does not replace them.
@@ -225,7 +226,7 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 		if !below.paged {
 			below.add(cost{fixed: leafCost}.times(*own))
 		}
-		below.paged, below.pages = false, true // a page around this field is another one
+		below.paged, below.pages = false, true // paged was about this page, and not about a page around it
 	}
 	if field.Definition.Type.Elem == nil {
 		return below

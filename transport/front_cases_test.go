@@ -61,7 +61,7 @@ var frontCases = []struct {
 	{"Options", false, raw("", "OPTIONS /graphql HTTP/1.1")},
 	{"Close", false, raw(query("{ who }"), "Connection: close")},
 	{"Chunked", false, raw("", "-Content-Length", "Transfer-Encoding: chunked") + "f\r\n" + query("{ who }") + "\r\n0\r\n\r\n"},
-	{"ChunkedAndLength", false, raw(query("{ who }"), "Transfer-Encoding: chunked") + "\r\n"}, // the end of a line that the server would wait for
+	{"ChunkedAndLength", false, raw(query("{ who }"), "Transfer-Encoding: chunked") + "\r\n"}, // the server reads up to a line end, for a chunk's size
 	{"ChunkedWithASpace", false, raw(query("{ who }"), "Transfer-Encoding : chunked")},
 	{"TwoLengths", false, raw(query("{ who }"), "Content-Length: 19\nContent-Length: 19")},
 	{"TwoDifferentLengths", false, raw(query("{ who }"), "Content-Length: 19\nContent-Length: 5")},

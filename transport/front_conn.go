@@ -46,8 +46,8 @@ type frontConn struct {
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
 	wrote         bool      // a part of the present answer was written
-	begun         *head     // of a request whose body has not arrived whole, so that it is read once for all pieces; else nil
-	due           time.Time // when the request that is arriving is slow; zero between requests and until the front waits for its rest
+	begun         *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
+	due           time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
 	joint         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
 	handedAnswers int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 

@@ -235,7 +235,7 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	loop.mu.Lock()
 	c := loop.conns[loop.last]
 	loop.mu.Unlock()
-	// So does frontConn.cut if the connection is in no loop when it looks, and joins one right after.
+	// frontConn.cut makes these two calls if the connection joins a loop right after cut has found it in none.
 	_ = c.conn.Close()
 	c.loop.closed(c)
 	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })

@@ -188,7 +188,7 @@ func (l *frontLoop) remove(c *frontConn) bool {
 	return true
 }
 
-// closeUnused ends the goroutine if there is no connection. The lock is held.
+// closeUnused closes the epoll descriptor if there is no connection, which ends the runners. The lock is held.
 func (l *frontLoop) closeUnused() {
 	if len(l.conns) == 0 {
 		_ = l.poll.file.Close()

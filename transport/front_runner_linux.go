@@ -99,8 +99,8 @@ func (r *loopRunner) run(poll *loopPoll) {
 	r.loop.keep(r)
 }
 
-// take reads a request of a connection that epoll has reported, and makes it a part of the batch. The end of the client's input is
-// not reported again, so a goroutine reads up to it.
+// take reads a request of a connection that epoll has reported, and makes it a part of the batch. If epoll reports the end of the
+// client's input, the connection gets a goroutine, which reads up to that end: epoll would not report it again.
 func (r *loopRunner) take(event syscall.EpollEvent) {
 	c, found := r.loop.claim(keyIn(event))
 	switch {

@@ -53,7 +53,8 @@ func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	}
 }
 
-// A body that drips is slow, although each byte comes soon: the HTTP server has the connection soon, and ends the request in time.
+// A body that comes byte by byte is slow, although each byte comes soon. The front hands its connection to the HTTP server, which ends
+// the request after its read timeout.
 func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
 	f := newFronted(t, false, func(_ *Config, server *http.Server) {
 		server.ReadHeaderTimeout, server.ReadTimeout = time.Second, time.Second // so a request is slow after 100 ms

@@ -29,8 +29,8 @@ const (
 	jwksMax     = 1 << 20 // bytes
 )
 
-// jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys of the
-// last read stay: an issuer that is down for an hour must not sign all users out.
+// jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were
+// read last stay in use: an issuer that is down for an hour must not sign all users out.
 type jwks struct {
 	place string
 	// A file is reloaded in the same way as a URL.

@@ -21,8 +21,9 @@ type Limits interface {
 	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// Event is called after each try but the first to render an event of a subscription that does not wake, with the cost of the whole
-	// operation: an event has several tries while an engine does not answer. RetryAfter of the error delays the next try.
+	// Event charges a try to render an event of a subscription that does not wake, at the cost of the whole operation. It is called
+	// after each try except the subscription's first. An event has several tries while an engine does not answer. If Event returns an
+	// error, it is called again after RetryAfter, and only then comes the next try.
 	Event(ctx context.Context, address string, cost int) error
 	// Socket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	Socket(viewer services.Viewer) error

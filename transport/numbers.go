@@ -7,8 +7,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// numbersRule refuses the numbers in a document that the executor cannot read: it would panic. The rules of the specification
-// refuse them where the schema has a scalar of its own, and leave the values of other scalars to the server.
+// numbersRule refuses numbers in a document with which the executor would panic, because they are too large. The rules of the
+// specification check the values of built-in scalars, such as Int, and leave those of the schema's own scalars to the server.
 var numbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *core.Events, addError core.AddErrFunc) {
 	check := func(walker *core.Walker, list ast.ArgumentList) {
 		if walker.CurrentOperation == nil {

@@ -14,15 +14,15 @@ import (
 // closes its channel or the context ends.
 //
 // Each event after the first, which is paid for with the operation, is charged once it is sent. After a refusal stream waits as long as
-// the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events and keeps the
-// newest: a resolver may hold an event in its hand until it is taken, and that one would be the oldest. The end of the channel is
-// noticed at once too.
+// the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events, and keeps the
+// newest: a resolver may send on its channel before it looks for a newer event, and stream would then get an old one after the wait.
+// The end of the channel is noticed at once too.
 //
-// An event that could not be rendered for now is tried again after a pause, or the newest event in its place. To most clients an
+// If an event cannot be rendered for now, stream tries it again after a pause, or a newer event if one has come. To most clients an
 // error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost
-// a part for now is sent without it, tried again in the same way, and sent again once it is whole: the source counts it as delivered, so
-// the part would be missing until something else changes. A newer event shortens the pause to that of a first failure, because the
-// engines may answer again. Each try is charged as an event is.
+// a part for now is sent without it, tried again in the same way, and sent again once it is whole: the source counts it as
+// delivered, so the part would be missing until something else changes. A newer event shortens the pause to that of a first failure,
+// because the engines may answer again. Each try is charged as an event is.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()
@@ -78,8 +78,8 @@ func (o *operation) stream() {
 	}
 }
 
-// pauseAfter is the pause before another try to render an event, after a number of failures before the last. It doubles from a
-// second to half a minute.
+// pauseAfter is the pause after a failed try to render an event. failures is the number of failures in a row before that one. The
+// pause doubles from a second to half a minute.
 func pauseAfter(failures int) time.Duration {
 	return jittered(min(time.Second<<min(failures, 5), 30*time.Second))
 }

@@ -110,7 +110,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 					pass(10 * time.Minute)
 					c.nothing()
 				}
-				// It is tried once in about 30 s and 5 s for the event, and each try after the first is charged.
+				// The longest pause is 30 s, and a try takes 5 s, so there are about 50 tries. All but the first are charged.
 				if tries := limits.events.Load(); tries < 40 || tries > 80 {
 					t.Errorf("%d tries are charged in half an hour", tries)
 				}
@@ -135,7 +135,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				w.schema.hub.closeAll()
 				pass(time.Minute)
 				c.expect(`{"type":"complete","id":"1"}`)
-				// The client may end it during a try or a pause.
+				// The client may end the subscription during a try or a pause.
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
 				w.schema.hub.publish(6)
@@ -191,7 +191,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 		w.schema.hub.publish(1)
 		c.expect(half(1))
 		pass(10 * time.Minute)
-		c.nothing() // no try is sent without the part again
+		c.nothing() // the event is not sent without the part a second time
 		if tries := limits.events.Load(); tries < 15 || tries > 40 {
 			t.Errorf("%d tries are charged in ten minutes", tries)
 		}
@@ -204,7 +204,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 		if limits.events.Load() != charged {
 			t.Error("a whole event is tried again")
 		}
-		// The next event is sent at once, and its pauses begin anew.
+		// The next event is sent at once. If it fails, its first pause is short again.
 		w.schema.hub.publish(2)
 		c.expect(whole(2))
 		w.schema.fault.Store(errNoDatabase)
@@ -219,7 +219,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 	})
 }
 
-// A newer event is sent in the place of one that lost a part, without its own part if it must be.
+// A newer event replaces one that lost a part. While the database does not answer, the newer one is sent without its part too.
 func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
 	failing(t, "loses", func(w *world, c *client, _ *fakeLimits) {
 		w.schema.hub.publish(1)
@@ -317,7 +317,7 @@ func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 	}
 }
 
-// A fault that is not for now is shown, as before.
+// An error with another code than UNAVAILABLE is sent to the client at once.
 func TestAnEventThatFailsForGoodIsShown(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		w.schema.fault.Store(&services.Error{Code: services.NotFound, Message: "id: it is gone"})

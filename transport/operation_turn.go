@@ -104,7 +104,7 @@ func (o *operation) turn() (stay bool) {
 	if ok && o.write != nil {
 		last = o.writeEvent(frame, event)
 	} else if ok {
-		last, _ = o.render(frame, event) // it does not try again, which would take the workers from the others
+		last, _ = o.render(frame, event) // a turn does not try again: that would keep its worker from other operations
 	} else {
 		// A closed channel is the orderly end: the hub drains, or the watched object is gone.
 		*frame = o.peer.line.complete((*frame)[:0], o.id)
@@ -221,7 +221,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 	}
 }
 
-// showsNothing reports whether the one field of an event is null: the null of a field below it has come up to it.
+// showsNothing reports whether the one field of an event is null. GraphQL makes it null if a field below it fails and cannot be null.
 func showsNothing(response *graphql.Response) bool {
 	return bytes.HasSuffix(response.Data, []byte(":null}"))
 }

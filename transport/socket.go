@@ -29,7 +29,7 @@ type socket struct {
 	watch watch       // nil: a goroutine reads all the time
 
 	allowance float64   // messages that may arrive now; used only by the reading goroutine
-	frames    float64   // frames beside those of whole messages and pings that may arrive now, likewise
+	frames    float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
 	counted   time.Time // when allowance and frames were last computed
 	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init

@@ -115,7 +115,7 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		if err := conn.WriteMessage(websocket.TextMessage, []byte("more nonsense")); err != nil {
-			t.Fatal(err) // is read and discarded
+			t.Fatal(err) // the server reads this message and discards it
 		}
 		pass(lingerTime - time.Millisecond)
 		synctest.Wait()

@@ -90,8 +90,8 @@ const (
 	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
 	drainStep = 10 * time.Millisecond
 
-	// drainGap is the longest time between the ends of two sockets. So few clients harm nobody when they return, and a drain for them is
-	// short.
+	// drainGap is the longest time between the ends of two sockets. It keeps the drain of a few clients short: so few harm nobody when
+	// they return together.
 	drainGap = 200 * time.Millisecond
 )
 

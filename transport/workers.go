@@ -7,10 +7,10 @@ import "sync"
 // delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value with a limit
 // is ready.
 //
-// A worker that comes back from its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
-// take a frame at once: without that room each event would cost a new goroutine, whose stack has to grow, and the end of another.
+// A worker that has written to its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
+// take a frame at once: if such a worker had to end, each event would cost a new goroutine, whose stack has to grow.
 type workers struct {
-	limit int // work starts another worker while fewer run; a worker that comes back goes on while fewer than twice as many run
+	limit int // fewer running workers than this: a new one starts when work waits; fewer than twice this: one that has written goes on
 
 	mu sync.Mutex
 	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
