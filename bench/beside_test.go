@@ -86,7 +86,7 @@ func TestTheFloorNeedsItsMeasure(t *testing.T) {
 // The effort includes both processes: the server and Redis.
 func TestEffortIsOfBothProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // nobody tells
+		return // only Linux reports the processor time of a process
 	}
 	server, redis := child(t, t.Context(), "wait"), child(t, t.Context(), "wait")
 	b := &bench{redisPID: redis.pid()}

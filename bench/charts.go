@@ -18,8 +18,8 @@ const chartsFolder = "docs"
 type chart struct {
 	file, title string
 	unit        string // what the numbers mean, and whether more is better
-	column      string // of the table
-	what        string // the rows
+	column      string // of the table, which has the numbers
+	what        string // the cell "what" of the rows
 	bars        []bar  // our own first
 }
 

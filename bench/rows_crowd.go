@@ -151,7 +151,7 @@ func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, e
 		}
 	}
 	slices.Sort(late)
-	if late[0] < 0 { // the event of something else came between the mutation and expect
+	if late[0] < 0 { // an event of something else came after expect and before the mutation
 		return sample{}, errEarly
 	}
 	return newSample(late, late[len(late)-1]), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The world that is measured: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow the star.
+// The world that is measured: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
 const (
 	unread   = 50 // posts that count for every reader
 	likes    = 3  // posts of each reader that were liked

@@ -8,7 +8,7 @@ import (
 )
 
 // Aliases of one user's list with different sizes are different pages, and each could prefetch the pages of everybody who was read
-// together. All of them together prefetch no more than one bound for the response, and a change does not renew it.
+// together. All of them together prefetch at most itemsTogether items in a response. Forget does not reset the count.
 func TestAResponsePrefetchesUpToABound(t *testing.T) {
 	l := New(newSource().sources())
 	var users []services.UserID

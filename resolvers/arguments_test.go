@@ -113,7 +113,7 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 	}
 }
 
-// Events whose times are in the same millisecond are one input under a key.
+// Two times of one millisecond count as equal when the inputs of events with the same idempotency key are compared.
 func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)

@@ -192,8 +192,8 @@ func TestMembersAlone(t *testing.T) {
 	a.wantUnreadCounts("removed", "c", "0+0")
 }
 
-// mayRemove expects that members are told, by each way to a conversation, whether they can remove others, and that the server
-// does as it tells.
+// mayRemove checks who may remove members of a conversation. viewerCanRemoveMembers has to say so, both in node and in the list of
+// conversations, and removeMembers has to act accordingly.
 func (a *api) mayRemove(want map[string]bool, id string) {
 	a.t.Helper()
 	a.Named("d") // no member

@@ -102,7 +102,7 @@ func appendKey(to []byte, field *ast.Field) []byte {
 }
 
 // field makes the writer of one field; nil if the field has arguments or no member. A field with arguments is refused, because
-// a writer does not get the variables. Only a part gets them.
+// a writer does not get the variables.
 func (o object[T]) field(field *ast.Field) writer[T] {
 	switch {
 	case len(field.Arguments) > 0:

@@ -134,7 +134,7 @@ var Lists = map[string]int{
 	"Preferences.categories":                     100,
 	"SiteMessageBadges.types":                    100,
 	"UndoMarkAllReadPayload.notifications":       100,
-	"UserBadges.unread":                          5, // it has one for each number; few numbers have items with pages below
-	"Viewer.badgeExplained":                      5, // the same
+	"UserBadges.unread":                          5, // it has 7, one for each source, but nothing below them has pages
+	"Viewer.badgeExplained":                      5, // it has one for each count above 0, but few of these have items with pages below
 	"Viewer.devices":                             devices.MaxDevices,
 }

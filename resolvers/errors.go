@@ -25,11 +25,12 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 	}
 }
 
-// ErrorPresenter maps every error to its code: a services.Error keeps its message and code, an error of the language (syntax,
+// ErrorPresenter maps each error to its code: a services.Error keeps its message and code, an error of the language (syntax,
 // validation, input) is INVALID, an operation that ran out of time is UNAVAILABLE, and any other error is INTERNAL. Each has
-// the ID of its request, which the log has too. All GraphQL errors pass through it, whatever the transport. The executor knows
-// only the path of an error: ErrorPresenter adds the name of the wrong argument, so that a form can mark the field, whether the
-// executor or a service has refused it.
+// the ID of its request, which the log has too. The errors of documents and of resolvers pass through it, whatever the transport;
+// refusals that package transport makes by itself, such as those of limits, do not. The executor knows only the path of an error:
+// ErrorPresenter adds the name of the wrong argument, so that a form can mark the field, whether the executor or a service has
+// refused it.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)

@@ -113,8 +113,8 @@ func (s *openSubscription) event() map[string]any {
 	return data
 }
 
-// costs makes up to five events, until one takes no more reads than a response may, and fails if none does. An event may take
-// more, because the opening of the subscription requests a read that may come at the same time.
+// costs makes up to five events, until one takes no more reads than a response may, and fails if none does. An event may seem to
+// take more: opening the subscription causes a read of its own, which may run at the same time as an event.
 func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
@@ -157,8 +157,8 @@ func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
-// anotherLook is the number of reads by which a first event may exceed another: opening a subscription requests a read that may
-// come before the event is taken.
+// anotherLook is the number of reads by which the first event of one subscription may exceed that of another. Opening a subscription
+// causes a read of its own, which may or may not run before the event is taken.
 const anotherLook = 1
 
 // eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. Later events must

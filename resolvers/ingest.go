@@ -44,9 +44,10 @@ func sendFewer(ctx context.Context, events int, err error) error {
 
 // ingest applies all events, and returns a result for each, at its position in the request. The events are one commit, except
 // that an event which names an object by a ref set by an earlier event of the request begins another commit. An event that is
-// refused does not hinder the others. After an event that failed for now no other is applied: it might need the failed one, and
-// its key would remember a refusal that is wrong once that one has succeeded. The caller has checked the scope. An error of the
-// whole request may come after the first commit: a host that uses idempotency keys can send all of it again.
+// refused does not hinder the others. After an event that failed for now no later event is applied. A later event may need the
+// failed one: it would be refused, and its idempotency key would remember that refusal for good, although a repetition of both
+// would succeed. The caller has checked the scope. An error of the whole request may come after the first commit: a host that uses
+// idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))

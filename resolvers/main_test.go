@@ -46,7 +46,7 @@ type api struct {
 	trips    atomic.Int64 // round trips to Redis of the last operation
 }
 
-// newAPI has limits that tests reach soon.
+// newAPI makes an api with limits that tests reach soon: a user can follow 3 users, and a GROUP can have 5 members.
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)

@@ -179,8 +179,8 @@ func (s *story) forgetLate(round int) {
 	}
 }
 
-// A refusal without a key is not remembered. Under a key, an INVALID input is not remembered either, nor is the key of another
-// user.
+// A refusal without a key is not remembered, and neither is an INVALID input under a key. The equal key of another user remembers a
+// refusal for that user alone.
 func TestWhatNoKeyRemembers(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	follow := `mutation { follow(input: {userId: "user:late"}) { changed } }`

@@ -14,10 +14,9 @@ import (
 const relayPause = time.Second
 
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
-// changes. The source counts a change as delivered, so a change that cannot be shown is tried again after a pause, or the newest change
-// in its place. A change is skipped if show returns errKnown, or panics: it would panic again. relay has a goroutine of its own,
-// which ends with ctx or with the changes. It holds one event at a time: while the client is slow, the source conflates further
-// changes.
+// changes. The source counts a change as delivered, so if a change cannot be shown, relay tries again after a pause, with the newest.
+// A change is skipped if show returns errKnown, or panics: it would panic again. relay has a goroutine of its own, which ends with
+// ctx or with the changes. It holds one event at a time: while the client is slow, the source conflates further changes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
 	// The channel has no buffer, because an event that waits in a buffer would be older than the newest state of the source.
 	shown := make(chan E)
@@ -26,7 +25,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 		defer close(shown)
 		var newest C
 		var pause <-chan time.Time // nil: no change waits to be tried again
-		logged := false            // the failure, which may last for minutes
+		logged := false            // a failure may last for minutes, and is logged once
 		for {
 			select {
 			case <-ctx.Done():
@@ -78,8 +77,8 @@ func shownSafely[C, E any](ctx context.Context, change C, show func(context.Cont
 	return show(ctx, change)
 }
 
-// exceptKnown is show with errKnown for the changes that the client has, until an event is shown: from then on the client has that one.
-// An event that could not be shown has not reached the client.
+// exceptKnown returns a function that calls show, but returns errKnown for a change that the client has already. Once an event was
+// shown, the client has that event instead, and every later change goes to show.
 func exceptKnown[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
 	shown := false
 	return func(ctx context.Context, change C) (event E, err error) {

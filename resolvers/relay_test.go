@@ -130,8 +130,8 @@ func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
 	}
 }
 
-// A change that the client has is skipped until an event was shown, and not only as the first: one that could not be shown has not
-// reached the client.
+// A change that the client has is skipped until an event was shown. It is skipped even after a change that could not be shown,
+// because the client did not get that one.
 func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
 	inRelay(t, func(change int) bool { return change == 1 }, func(r *relayed) {
 		r.changes <- 1

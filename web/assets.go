@@ -45,8 +45,7 @@ type asset struct {
 func loadAssets(files fs.FS) (map[string]*asset, error) {
 	assets := make(map[string]*asset)
 	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
-		// Pages are templates, and are rendered for each handler.
-		// Folders only sort the files for us.
+		// Folders are skipped, and so are pages: they are templates, which are rendered for each handler.
 		if err != nil || entry.IsDir() || path.Ext(file) == ".html" {
 			return err
 		}

@@ -129,7 +129,7 @@ func TestReadyMadeOperations(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	// The tour of the README walks through these operations; each later one shows a single source.
+	// The first operations are for a first tour of the badges; each later one shows one part of the API.
 	tour := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
 	// Every operation that groups.json names exists.
 	groups, err := readGroups(files)

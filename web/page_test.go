@@ -14,7 +14,7 @@ import (
 
 const secret = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 
-// tabsAtFirst are the first steps of the tour.
+// tabsAtFirst are the tabs that a new visitor gets: the first operations.
 var tabsAtFirst = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
 
 // screen is the size of a page.

@@ -54,7 +54,7 @@ const (
 	maxForm = 16 << 10 // bytes
 )
 
-// policy allows the pages their style sheet and forms to this server, and nothing else.
+// policy allows the pages their style sheet, pictures in data: addresses, and forms to this server, and nothing else.
 var policy = strings.Join([]string{
 	"default-src 'none'", "style-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 }, "; ")

@@ -28,7 +28,8 @@ const viewDocument = `{ viewer {
 } }`
 
 // The types below are the parts of these documents that the page shows.
-// Value is nil for a count that is unknown; Display is then the text that an app would show.
+
+// badgeCount is one count. Value is nil if the count is unknown. Display is the text that an app would show.
 type badgeCount struct {
 	Value     *int
 	Display   string
