@@ -234,8 +234,8 @@ func (m *announcementsModel) check(u *modelUser) {
 	m.checkVersion(u, which, badges)
 }
 
-// checkVersion checks that on one node a version never falls, and always stands for the same content. This holds across both
-// nodes too, until the clock is set back. After that each node has to find a later version by itself.
+// checkVersion checks that the version of a user's badges never falls on a node, and that one version always stands for the same
+// content: on both nodes together or, once the clock was set back, on each node alone.
 func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.versions[which] {

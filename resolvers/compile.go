@@ -10,8 +10,8 @@ import (
 
 // The executor supports fields that fail, wait or run in parallel. A selection of plain fields of a loaded value needs none of
 // that. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
-// compiled, and the executor answers it. So this code need not know all of GraphQL: it must only recognise the parts that it
-// does not know.
+// compiled, and the executor answers it. So this code need not support all of GraphQL, as long as it compiles nothing that it does
+// not support.
 
 // writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines. It must not keep value
 // or anything in it: the caller writes the next item into the same memory.

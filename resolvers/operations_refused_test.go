@@ -18,8 +18,8 @@ import (
 type early struct {
 	name   string
 	in     event
-	other  event // fields of another request
-	equal  event // fields of an equal request in other words; nil: there are none
+	other  event // fields that make in another request, which conflicts under the same key
+	equal  event // fields that make in an equal request in other words; nil: there are none
 	comes  func(s *story)
 	byHost bool // the application can send it too; false for missing users, which it would create
 }

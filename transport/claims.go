@@ -22,8 +22,8 @@ type tokenClaims struct {
 // errDuplicateClaim refuses a token with a repeated claim: two readers could understand it differently.
 var errDuplicateClaim = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
-// UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
-// which an issuer may let anyone put into a token, and would use the last of two equal names.
+// UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub: an issuer may
+// let anyone put claims with such names into a token. It would also use the last of two claims with one name.
 func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	known := map[string]any{
 		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,

@@ -41,7 +41,7 @@ type amount struct {
 	last     *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
 	elements bool       // the number is the length of the argument, not its value
 	key      string     // the list is in this field of the argument; "": it is the argument
-	marks    bool       // the list selects what a mutation changes: an empty one selects nothing, and counts as absent
+	marks    bool       // the list has the IDs that a mutation marks: an empty list counts as absent
 	// otherwise is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
 	otherwise int
 	most      int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length

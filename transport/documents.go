@@ -38,7 +38,7 @@ type documents struct {
 	persisted *persisted
 }
 
-// document is an executable document, with what follows from the text of each operation, in their order.
+// document is an executable document. costs and neverNull have one entry for each of its operations, in their order.
 //
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {

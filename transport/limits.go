@@ -16,7 +16,8 @@ import (
 // Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request exceeds a limit;
 // the request is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// Address is called for each HTTP request and each upgrade, before the token is checked, and for each operation on a socket.
+	// Address is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP request. It is
+	// not called for a preflight, nor for a request that is refused for its method, its origin or another header.
 	Address(address string) error
 	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.

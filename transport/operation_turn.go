@@ -24,7 +24,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	if held {
 		o.sharedContext.Store(use)
 		if o.ended.Load() {
-			o.release() // the operation was stopped before holds was set
+			o.release() // the operation was stopped before sharedContext was set
 		}
 	}
 	o.ctx = sockets.cfg.Wake(o.ctx, o)
@@ -176,9 +176,9 @@ func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
 }
 
 // render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
-// operation timeout, like a query, because a worker waits for it. forNow reports a passing cause, so that another try may succeed: with
-// last, that the event was not ready in time, or shows nothing because an engine does not answer; without last, that a part of the
-// event is missing because of that.
+// operation timeout, like a query, because a worker waits for it. forNow reports a fault that may pass, so that another try may
+// succeed. With last, the event was not ready in time, or shows nothing because an engine does not answer. Without last, a part of the
+// event is missing because an engine does not answer.
 func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow bool) {
 	*frame = (*frame)[:0]
 	defer func() {

@@ -19,7 +19,7 @@ type peer struct {
 	exec    graphql.GraphExecutor
 	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
 
-	// uncount removes the peer from the counts of these two. holder is guarded by mu, because CloseUser reads it.
+	// The peer is counted under these two until uncount. holder is guarded by mu, because CloseUser reads it.
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
