@@ -8,9 +8,9 @@ import (
 	"tidings/services/chat"
 )
 
-// watchConversation turns the changes of a conversation into events of a subscription. An event has the badges too, because each
-// message changes the conversation and the badges. An event has the whole state and no differences: a client that missed one
-// event has everything from the next.
+// watchConversation turns the changes of a conversation into events of a subscription. An event has the badges too, because most
+// messages change them as well. An event has the whole state and no differences: a client that missed one event has everything
+// from the next.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before the channel of badges is opened.

@@ -89,7 +89,7 @@ var Weights = map[string]int{
 	"Announcement.url":       2,
 	"Announcement.data":      2,
 	"Notification.causes":    5,
-	// A subscription pays when it opens, and from a budget of their own for its events: see Limits.Event.
+	// A subscription pays when it opens. Its events pay from a budget of their own: see Limits.Event.
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,

@@ -78,7 +78,7 @@ func (k cursorKind) String() string {
 }
 
 // pageSize checks first: 1 to 100, 20 when left out. A larger page is refused and not cut, because a client could take the
-// shorter one for the end. The resolvers of all lists call it before their first read.
+// shorter one for the end. The resolvers of all lists, except the export, call it before their first read.
 func pageSize(first *int) (int, error) {
 	return sizeUpTo(first, defaultFirst, maxFirst)
 }

@@ -55,7 +55,8 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	ctx = creatingUsers(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
-	// All users that the events name are made or found at once, so that no event needs a statement of its own for its users.
+	// The users in the fields that newIngestAction lists, and the actors, are made or found at once, so that events need no
+	// statements of their own for them.
 	refused, err := r.Social.Meet(ctx, usersNamed(events))
 	if err != nil {
 		return nil, sendFewer(ctx, len(events), err)

@@ -23,7 +23,7 @@ type ingestAction struct {
 	*spec
 	operation entry
 	key       int   // the position of the input's idempotency key
-	users     []int // the positions of the input's fields that name users; naming a user creates them
+	users     []int // the positions of the input's fields whose users are made or found for the whole batch
 }
 
 // ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection, once, so that
@@ -42,8 +42,8 @@ var ingestActions = func() []ingestAction {
 }()
 
 // newIngestAction finds the operation of an action. An action without an operation for its input is an error. Fields that name
-// users are found by their names. If an input has such a field with a new name, add the name here, or its events read their users
-// one by one.
+// users are found by their names. If the name of such a field is not in the list here, each event reads the field's users by
+// itself.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	// The name in the schema is the name of the mutation.
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -161,9 +161,9 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed are the keys of the users that events name by their IDs, each once. Malformed IDs are left to their events, which
-// report them. A list that is too long is skipped, because its event is refused. All actions of an event are read, although an
-// event with two will be refused: it does no harm to create a user that the application names.
+// usersNamed are the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once. Malformed
+// IDs are left to their events, which report them. A list that is too long is skipped, because its event is refused. All actions
+// of an event are read, although an event with two will be refused: it does no harm to create a user that the application names.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {

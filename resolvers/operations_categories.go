@@ -183,8 +183,8 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 	})
 }
 
-// removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs. A repetition is
-// NOT_FOUND, because no category has the name any more.
+// removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs. A repetition without an
+// idempotency key is NOT_FOUND, because no category has the name any more.
 func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategoryInput) (*graph.RemoveCategoryPayload, error) {
 	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))

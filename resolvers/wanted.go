@@ -65,8 +65,8 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	return all
 }
 
-// included reports whether directives leave a selection in the operation. Other directives with an argument named if are treated
-// as @include, which at worst reads too much.
+// included reports whether directives leave a selection in the operation. Only @skip and @include have an argument named if:
+// package graph removes @defer.
 func included(directives ast.DirectiveList, variables map[string]any) bool {
 	for _, directive := range directives {
 		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
