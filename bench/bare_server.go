@@ -25,11 +25,11 @@ import (
 // answered. For a mutation it inserts one row by a statement that is a transaction of its own.
 const bareServerArgument = "bare-server"
 
-// The kinds of bare servers. The kind is the second argument of the program.
+// The kinds of bare servers. The arguments after bareServerArgument are the address, the kind, and those of the kind.
 const (
-	barePages  = "pages"  // the third is a file: see bareFile
-	bareWrites = "writes" // the third is the driver, the fourth the database
-	// This kind only computes, and answers nothing. The third argument is how many processors it keeps busy.
+	barePages  = "pages"  // its argument is a file: see bareFile
+	bareWrites = "writes" // its arguments are the driver and the database
+	// This kind only computes, and answers every request with 404. Its argument is how many processors it keeps busy.
 	bareComputing = "computing"
 )
 

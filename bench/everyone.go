@@ -233,7 +233,7 @@ func publishAll(ctx context.Context, a *api, authors []string, posts []published
 	return posts, a.waitForJobs(ctx)
 }
 
-// compareAll reads the people's badges and first pages, and records how many are right. A wrong badge or page is an error.
+// compareAll reads the people's badges and feeds, and records how many are right. A wrong badge or feed is an error.
 func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string, posts []published, when string) error {
 	var badges, feeds atomic.Int64
 	var wrong atomic.Pointer[string]

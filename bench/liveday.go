@@ -63,7 +63,7 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards reads a sample of boards, and reads them again after Redis has lost all data.
+// compareBoards compares a sample of boards with the day, and, if flush is set, once more after Redis has lost all data.
 func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {

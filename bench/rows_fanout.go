@@ -20,7 +20,7 @@ const (
 	rawPipeline  = 500
 	idleReaders  = 20
 	firstFew     = 2  // conversations of an idle user
-	furtherOnes  = 10 // more of them
+	furtherOnes  = 10 // conversations of an idle user who is in more of them
 	maxInbox     = 12 << 10
 	maxIdle      = 400
 	maxFurther   = 40
@@ -198,8 +198,8 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	return nil
 }
 
-// weighIdle puts new users into a number of conversations, and returns the median, over these users, of the size of all keys of a
-// user.
+// weighIdle puts new users into a number of conversations, and returns the median, over these users, of the size of a user's
+// document and of the key with their conversations.
 func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {

@@ -67,8 +67,8 @@ var contentSecurityPolicy = strings.Join([]string{
 	"frame-ancestors 'none'",
 }, "; ")
 
-// GraphiQL serves the GraphiQL page at /graphiql, and the files of both pages under /graphiql/assets/. Register it for "/graphiql"
-// and for "/graphiql/". It answers GET and HEAD, and is safe for concurrent use.
+// GraphiQL serves the GraphiQL page at /graphiql, and under /graphiql/assets/ its files and those of the demo page and the books.
+// Register it for "/graphiql" and for "/graphiql/". It answers GET and HEAD, and is safe for concurrent use.
 func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "/graphql"

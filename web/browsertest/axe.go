@@ -44,7 +44,8 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
 	}
 	// Half-way through an animation a text can be too faint to read. Only the end of an animation counts, so running
-	// animations are finished first. If another animation begins while axe runs, axe runs again, up to 10 times.
+	// animations are finished first. If another animation begins while axe runs, and axe finds faults, axe runs again, up to
+	// 10 times.
 	Evaluate[bool](ctx, tb, `(() => {
 		const look = (again) => {
 			let moved = false;

@@ -51,7 +51,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 // admit checks a token. The token itself must have the scope admin: acting for a user does not give it.
 func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
-	// The scopes are the scopes of the token itself. A user's own token never has this scope.
+	// The scopes are the scopes of the token itself: an application that acts for a user keeps its own.
 	if err == nil && !viewer.Has(services.ScopeAdmin) {
 		err = services.Errorf(services.Forbidden, "The token is valid but lacks the scope admin.")
 	}
