@@ -13,11 +13,10 @@ type FirstPage struct {
 	Device string // as in Ask
 }
 
-// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits
-// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if
-// only Board can make the page: the document is missing or from before a long absence, the viewer is owed an update, the session
-// shares a slot, or the page needs replays or data that the node's cache lacks. No viewer may be observed: see
-// services.Observed.
+// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long for
+// another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if only Board can
+// make the page: the document is missing or from before a long absence, the viewer is owed an update, the session shares a slot, or the
+// page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i int, board Board)) error {
@@ -26,7 +25,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 	}
 	viewers, owed := make([]services.UserID, len(asked)), make([]bool, len(asked))
 	for i, one := range asked {
-		// Checked before the documents are read: if an update is written in between, the viewer is still left to Board.
+		// OwesUpdate is called before the documents are read: if the update is written in between, the viewer is still left to Board.
 		viewers[i], owed[i] = one.Viewer, s.fanout.OwesUpdate(one.Viewer)
 	}
 	states, err := s.redis.HostsOf(ctx, viewers)

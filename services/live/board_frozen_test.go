@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A host whose follow was committed when the session began, but was not in the viewer's document yet, waits for the next session as a
-// host who is followed later does. The session's subscription reports the host's shows as new.
+// A follow was committed before the session began, but the viewer's document did not name the host yet. The host is on the board from
+// the next session on, as a host who is followed later is. The session's subscription reports the host's shows as new.
 func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)
@@ -53,8 +53,8 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 	})
 }
 
-// Two follows reach the viewer's document in the opposite order, and the session begins in between: the host who was followed first
-// waits for the next session, as any host whom the document lacked.
+// The later of two follows reaches the viewer's document first, and the session begins before the earlier one does. The host who was
+// followed first is on the board from the next session on, as any host whom the document lacked.
 func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)

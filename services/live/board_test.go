@@ -335,7 +335,7 @@ func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	})
 }
 
-// A subscription whose slot another session has taken continues with a new session, and does not end the other one.
+// A subscription whose slot another session has taken continues with a new session, and does not end the session that has the slot.
 func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})

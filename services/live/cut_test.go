@@ -60,8 +60,8 @@ func ids(shows []Show) (list []services.PostID) {
 	return list
 }
 
-// Pages of any sizes together equal the sorted list: nothing twice, nothing missing, and nothing older than the end of one
-// of its sources.
+// Pages of any sizes together equal the sorted list: nothing twice, nothing missing, and no replay at or below the newest floor of the
+// sources.
 func TestPagesAreTheSortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := drawBoard(t)

@@ -22,8 +22,8 @@ var (
 	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
-// Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes
-// last: until then the log gets the entries that take the shows off boards.
+// Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes last: without
+// it the log would not get the entries that take the shows off boards.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		erase.Rows("reminders", "reminders", "user_number", "show, user_number"),
@@ -49,8 +49,8 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	return done, err
 }
 
-// eraseShows cancels shows of any status and removes their texts. A late pass deletes the rest of these shows, because no node
-// has them on boards any more.
+// eraseShows cancels shows of any status and removes their texts. A late pass deletes their rows, because no node has the shows on
+// boards any more.
 func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {

@@ -83,8 +83,9 @@ func (s *Service) hostsBy(ctx context.Context, user services.UserID) ([]services
 	return hostsBy(ctx, s.store, user)
 }
 
-// runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with
-// more than one chunk of followers gets a separate job. Hosts that another job has written, or is writing, are skipped.
+// runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with more than
+// one chunk of followers gets a separate job. runHosts does not publish hosts that are published already, or whose followers are being
+// processed in chunks.
 func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {

@@ -180,7 +180,7 @@ func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []
 	return nil
 }
 
-// addReplays adds replays to readers' lists, and counts the lists that lacked some.
+// addReplays adds replays to readers' lists, and counts each list that lacked some of them.
 func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []replayEntry, readers ...services.UserID) ([]redis.Result, error) {
 	merges := make([]replayMerge, len(readers))
 	for i, reader := range readers {
@@ -198,7 +198,8 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []r
 // ReplaysDelivered is how many times this node has put replays into a list.
 func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
-// addReplaysAgain reads the edge again for a follower whose list refused replays. The replays are not read again: they do not change.
+// addReplaysAgain reads the edge again for a follower whose list refused replays, and adds the replays if the follow still exists. The
+// replays are not read again: they do not change.
 func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []replayEntry) error {
 	return jobs.Merge[redis.Stamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },

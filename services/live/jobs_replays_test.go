@@ -74,8 +74,8 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 	})
 }
 
-// Each replay in a list is counted once, and a list that is rebuilt counts as a rebuild, which waits for a slot like any
-// other.
+// ReplaysDelivered counts a replay once for each list that it is put into. The rebuild of a list counts as a rebuild, and waits for a
+// free place like the rebuild of a document.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.Rebuilds = 1 }}
 	fanouttest.EachWith(t, options, func(t *testing.T, w *fanouttest.World) {

@@ -131,6 +131,6 @@ func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before
 	}
 }
 
-// maxSessionLifeInIdleTimes is the longest life of a session in idle times, however often the session is read. Nodes and SQL keep former
-// positions of shows for that long.
+// maxSessionLifeInIdleTimes is the longest life of a session, as a multiple of Config.SessionFor, however often the session is read.
+// Nodes and SQL keep former positions of shows for that long.
 const maxSessionLifeInIdleTimes = 24

@@ -31,7 +31,7 @@ func install(w *fanouttest.World) *fanouttest.World {
 	w.Compare(compareBoards)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		cfg := configOf(w, f)
-		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // this fan-out belongs to a node that has one already
+		if former, made := w.Shows.(*Service); made && former.reader == w.Memory.Reader { // this node has a service already
 			cfg.Memory = former.Memory
 		}
 		w.Shows = New(cfg)

@@ -50,10 +50,10 @@ type boardPage struct {
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
-// pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with
-// the highest scores fill the page, or nearly; the others are skipped unless they reach above its end. Two alternatives are
-// slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's host
-// (BenchmarkBoard).
+// pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with the
+// highest scores fill the page, or nearly; the other hosts are skipped unless their highest score is at least that of the page's last
+// show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's
+// host (BenchmarkBoard).
 func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer page.free()
@@ -77,9 +77,9 @@ func (p *boardPage) free() {
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.highest has the count
-// greatest of these scores, least first. If the spans with these scores hold at the version, count shows have at least the score
-// p.highest[0].
+// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.highest gets the greatest
+// of these scores, at most count of them, the least first. If the spans with these scores hold at the version, count shows have at
+// least the score p.highest[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
 	for _, followed := range hosts {
@@ -110,8 +110,9 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 	}
 }
 
-// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts that reach the estimate.
-// The second pass takes the other hosts, which a full page skips by one comparison each.
+// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts whose highest score is at least
+// p.highest[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips by one comparison
+// each.
 func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.highest) == count {

@@ -216,8 +216,8 @@ func (h *history) ask(m *cache, host services.UserID) {
 	}
 }
 
-// The cache has every board of every version that a session can have, after any changes of shows. It learns of them from the log,
-// from a load during changes, or from a log that was trimmed or is read twice, and also on a node that starts late or lags.
+// The cache has every board of every version that a session can have, after any changes of shows. The node learns of the changes from
+// the log, which may be trimmed or read twice, or from a load during changes. It may start late or lag.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}

@@ -42,7 +42,7 @@ type hostShows struct {
 	active, replays []span
 }
 
-// span is the position of a show from one version until before another one.
+// span is the position of a show in the versions v of the log with from <= v < until.
 type span struct {
 	score       int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
 	id          services.PostID

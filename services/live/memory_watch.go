@@ -18,7 +18,7 @@ type receivers[K comparable] struct {
 	mu       sync.Mutex
 	shown    map[K][]services.UserID
 	pending  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
-	all      bool                         // shows of unknown hosts have changed
+	all      bool                         // shows have changed, and it is unknown whose
 	notified time.Time
 	waits    bool // a timer will send the next notification
 }
@@ -69,7 +69,7 @@ func (a *receivers[K]) recordChange(host services.UserID) {
 	}
 }
 
-// recordAllChanged records that shows of unknown hosts have changed.
+// recordAllChanged records that shows have changed, and that it is unknown whose: all receivers are to be notified.
 func (a *receivers[K]) recordAllChanged() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +132,7 @@ func (m *Memory) watchHosts() *HostWatch {
 	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }
 
-// Moved is a channel that gets a token when a show has changed since the last token was taken: its position or its texts.
+// Moved is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
 func (w *HostWatch) Moved() <-chan struct{} { return w.moved }
 
 // Show sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.

@@ -43,8 +43,8 @@ func TestNoChangeWaitsForALaterOne(t *testing.T) {
 	})
 }
 
-// The sum of versions that the log gives for a watched user rises when a show of a followed host goes live. Otherwise a change
-// whose notification was lost would never be pushed.
+// The sum of versions that Follower.Learned returns for a watched user rises when a show of a followed host goes live. Otherwise a
+// change whose notification was lost would never be pushed.
 func TestTheSequenceRisesWhenAShowGoesLive(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()

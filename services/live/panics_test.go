@@ -8,7 +8,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A board is INTERNAL if the list of replays that is made for it panics, and not a board that hides the fault. When the fault is gone,
+// If the making of a board's list of replays panics, Board returns INTERNAL, and no board that hides the fault. When the fault is gone,
 // the list is made.
 func TestABoardWhoseReplaysPanicIsInternal(t *testing.T) {
 	broken := false

@@ -122,8 +122,8 @@ type replayMerge struct {
 	Floor   ShowPlace // with Whole: the newest replay below Entries; the zero position if there is none
 }
 
-// mergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
-// was removed from a reader since the stamp, the result is Retry: the caller reads the reader's edges again.
+// mergeReplays merges replays into lists, at most 500 lists in a round trip. Results are in the order of merges, and their N is 0. If
+// anything was removed from a reader since the stamp, the result is Retry: the caller reads the reader's edges again.
 func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(merges))
 	for i, merge := range merges {

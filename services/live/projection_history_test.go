@@ -76,7 +76,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay updates the followers whose IDs are above after and at most to. It reads the followers when it runs.
+// pushReplay updates the followers with IDs in (after, to]. It reads the followers when it runs.
 func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {

@@ -125,8 +125,8 @@ func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, af
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// ids corrects this node's clock by the database's. Another node may have made the session by an equally fast clock,
-	// before it learned its correction.
+	// ids corrects this node's clock by the database's. Another node, whose clock is as far ahead, may have made the session before it
+	// learned its own correction. So the later of the two times counts.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
@@ -205,5 +205,6 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	return holds || err != nil
 }
 
-// extraIdle divides the idle time: a session is extended by one such part more than its idle time, 1 minute for 30 minutes.
+// extraIdle says by how much renew extends a session beyond its idle time: by a part of 1/extraIdle, which is one minute for 30
+// minutes.
 const extraIdle = 30

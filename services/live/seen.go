@@ -51,9 +51,9 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}, nil
 }
 
-// liveAfter reads the head of the log, and the lowest LiveVersion of the running shows that started after a time. Only running
-// shows count in badges, so the others do not matter. A show that started before the time, but whose start was logged after that
-// version, still counts. The conditions on host and on status < 2 make the query a range of the index shows_active: SQLite uses a
+// liveAfter reads the head of the log, and the lowest LiveVersion of the running shows that started after a time. Only running shows
+// count in badges, so the others do not matter. A show that started before the time still counts if its start was logged after the
+// start of one of these shows. The conditions on host and on status < 2 make the query a range of the index shows_active: SQLite uses a
 // partial index only if the query repeats its condition.
 var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),

@@ -12,8 +12,8 @@ import (
 
 const (
 	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
-	// request, or by its job some seconds later. Two kinds of follows may still change a board: one that takes longer, because Redis did
-	// not answer, and one that the host reports with a time before Followed, whatever the time of the report.
+	// request, or by its job some seconds later. Two kinds of follows may still change a board: one that takes longer, because Redis
+	// did not answer, and one that the application reports with a time before Followed, whenever it reports it.
 	recently = 5 * time.Minute
 	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecent = 32
@@ -25,8 +25,8 @@ const (
 // again is another follow. The hashes are ascending numbers of four bytes, in a string, so that sessions can be compared.
 type recentFollows string
 
-// followsOf splits the follows of hosts for a session: recent has the latest of those from the ID since on, and followed is the
-// last of all others.
+// followsOf splits the follows of hosts for a session: recent has the latest follows that are not before since, at most maxRecent, and
+// followed is the time of the latest of all other follows.
 func followsOf(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
 	var latest []services.FollowedAuthor // stays nil for most viewers
 	for _, host := range hosts {

@@ -131,7 +131,7 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 	}
 }
 
-// manyRecent are more recent follows than a session has.
+// manyRecent are recent follows, one more than a session can have.
 func manyRecent() (bytes []byte) {
 	for i := range maxRecent + 1 {
 		bytes = append(bytes, 0, 0, 0, byte(i))
@@ -203,8 +203,9 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 	}
 }
 
-// The hosts of a session are exactly those that the document had, whatever reaches it later: a follow of a time before the last one,
-// or a host who is followed again. Beyond maxRecent follows in the last minutes, the earlier ones go by their time alone.
+// The hosts of a session are exactly those that the document had, whatever reaches it later: a follow of a time before the last one, or
+// a host who is followed again. If there are more than maxRecent recent follows, the session knows the earlier ones only by their
+// times.
 func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.SampledFrom([]int{3, maxRecent, maxRecent + 1, 2 * maxRecent}).Draw(t, "hosts")

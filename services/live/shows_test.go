@@ -48,7 +48,7 @@ func (s stage) do(cmd *jobs.Command) error {
 	return s.Fanout.Commit(s.TB.Context(), cmd)[0]
 }
 
-// schedule makes a host's show, planned an hour ahead, on boards.
+// schedule schedules a show of a host for an hour from now, and runs the jobs that bring it onto boards.
 func (s stage) schedule(host services.UserID) services.PostID {
 	s.TB.Helper()
 	cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})

@@ -79,7 +79,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	}
 	after := l.s.ages.Mark(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
-		// A show counts if it went live after both the follow and the mark of expiry.
+		// A show counts if it went live after the follow and has not expired.
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}

@@ -85,7 +85,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 		}
 		d.Shows = append(d.Shows, show)
 	}
-	// The index is the order of announcement: without this all live shows would have the oldest IDs.
+	// Shows are announced in the order of their indexes: without the shuffle all live shows would have the oldest IDs.
 	random.Shuffle(len(d.Shows), func(i, j int) { d.Shows[i], d.Shows[j] = d.Shows[j], d.Shows[i] })
 	for i := range d.Shows {
 		d.Shows[i].Key = "show-" + strconv.Itoa(i)
