@@ -31,9 +31,9 @@ const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, act
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
-// coveredLate is the condition under which a mark of a category reads a group g, one of whose causes it covers and is reported only
-// now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left the group out. Once all
-// of the group was read, there is nothing left to protect.
+// coveredLate is the condition under which an earlier mark of a category reads a group g: the mark covers a cause of the group that is
+// reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left the group
+// out. Once all of the group was read, there is nothing left to protect.
 const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
 
 var (
@@ -230,7 +230,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	return b.moveGroups(ctx, moved)
 }
 
-// cover sets up to which position the group of a new cause is read because of the cause.
+// cover sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
 func (b *lockedCounters) cover(r newCause, by *groupChange) {
 	m, h := b.marks[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
 	switch {
@@ -246,8 +246,8 @@ func (b *lockedCounters) cover(r newCause, by *groupChange) {
 	}
 }
 
-// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of
-// that time. Those come first: a past time may be of the present millisecond, whose positions the other causes take.
+// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of that
+// time. Such causes come first: a past time may be of the present millisecond, whose positions the other causes take.
 func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
 	dated := func(r newCause) int {
 		if r.moment != 0 {

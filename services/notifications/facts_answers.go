@@ -21,10 +21,10 @@ type knownAnswer struct {
 	readTo  services.PostID // the position up to which the mention's group is read
 }
 
-// carryMentions gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
-// mention alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or
-// read, so is the answer: it gets a position below those of all times, which alone is marked. Both causes are in one job: see
-// Job. If the edit is reported late, only marks from before the edit count.
+// carryMentions gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the mention
+// alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or read, so is the
+// answer: it gets one of the lowestPlaces, and only this position is marked. Both causes are in one job: see Job. If the edit is
+// reported late, only marks from before the edit count.
 func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]held) error {
 	answers := b.knownAnswers(missing, known)
 	if len(answers) == 0 {
@@ -62,8 +62,8 @@ func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, 
 	return b.placeLowest(ctx, carried, asked)
 }
 
-// lowestPlaces is a range of positions below those of all times. The positions of read causes are below those of causes that were only
-// seen, so that a group can be read up to the former alone.
+// lowestPlaces is a range of positions of 1970, below the positions of all other causes. The positions of read causes are below those
+// of causes that were only seen, so that a group can be read up to the read causes alone.
 func lowestPlaces(user services.UserID, read bool) span {
 	at := time.UnixMilli(2)
 	if read {

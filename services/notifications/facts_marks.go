@@ -342,7 +342,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 			int(undoWithin.Seconds()))
 	}
 	ago := tx.HappenedAt().Sub(sql.FromMicros(h.undoAt))
-	// An undo of the past is not meant for a mark that came after it.
+	// An undo that happened earlier, and is reported only now, is not meant for a mark that came after it.
 	if ago < 0 && tx.Dated() != 0 {
 		return nil, services.Errorf(services.Conflict, "at: the last markAllRead came later, at %s", sql.FromMicros(h.undoAt).UTC().Format("2006-01-02T15:04:05.000Z"))
 	}

@@ -138,7 +138,8 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 	})
 }
 
-// A position marks all categories, and a mark on the mentions page marks mentions alone.
+// A mark of all categories up to a position covers every one of them, and a mark of mentions up to the same position covers mentions
+// alone.
 func TestOnePositionMarksAllCategories(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.three()
@@ -222,8 +223,8 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 	})
 }
 
-// The line of two likes falls back to the position of the first one when the second is undone. The first was also shown, so a
-// mark of the shown position covers it, and nothing that came later.
+// A group of two likes is shown at the position of the second like. When this like is undone, the group falls back to the position of
+// the first like, which was shown too. So a mark up to the shown position covers the group, and nothing that came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		upTo := func(shown services.PostID) readMark {
@@ -270,8 +271,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	})
 }
 
-// Marking unread makes the row unread, and counts it only above the seen position. A late mark of an earlier list leaves it
-// unread.
+// A row that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		places := b.three()

@@ -257,7 +257,8 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	m.raise(changed)
 }
 
-// readAll reads up to a position. Without a number it leaves the undo of the mark before.
+// readAll reads a cluster up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
+// kept.
 func (r *reading) readAll(upTo services.PostID, undo uint64) {
 	if undo != 0 {
 		r.undo, r.undoTo = undo, r.to

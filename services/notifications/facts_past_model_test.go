@@ -64,8 +64,8 @@ func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) servi
 	return place
 }
 
-// cover reads a cluster, one of whose causes a mark of its category covers and is reported only now. What was marked unread, or left
-// out by the mark, stays unread. top is the cluster's greatest position before.
+// cover reads a cluster because a mark of its category covers one of its causes, which is reported only now. What was marked unread, or
+// left out by the mark, stays unread. top is the cluster's greatest position before the new causes.
 func (m *panelModel) cover(of cluster, place, top services.PostID) {
 	r, to := m.read[of], m.readTo[of.category]
 	if r.gen > 0 && r.to < top {

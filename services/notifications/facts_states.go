@@ -117,8 +117,8 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 	return states, err
 }
 
-// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days before the
-// array are one number, because no category with an expiry counts them.
+// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days that are too old
+// for Days are one number, because no category with an expiry counts them.
 func (s *State) add(day int64, groups int) {
 	if ago := max(s.Day-day, 0); ago < int64(len(s.Days)) {
 		s.Days[ago] += groups

@@ -18,7 +18,7 @@ const (
 	jobPurge    = "notify.purge"    // key: category. It was removed: its notifications are deleted
 )
 
-// hostChunkSize is how many recipients one transaction notifies: few enough that others do not wait for it long.
+// hostChunkSize is how many recipients one transaction notifies: few enough that other transactions do not wait long for it.
 const hostChunkSize = 250
 
 // hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.

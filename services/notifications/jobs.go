@@ -209,7 +209,7 @@ const causesPerPage = 1000
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {
 		var last Cause
-		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again: advance after only once it is committed
+		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again, so after is set only when it is committed
 			_, last, more, err = applyCausesOf(ctx, tx, s.Memory.all(), recipient, actor, after, s.causesOfAPage)
 			return err
 		})

@@ -80,10 +80,10 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 	})
 }
 
-// smallChunks make three chunks of five followers.
+// smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
-// fewCauses make three transactions of five causes.
+// fewCauses is causesPerPage for tests: five causes of one actor take three transactions.
 const fewCauses = 2
 
 // served is a node on a redis-server, which the test may flush and kill.

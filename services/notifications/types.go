@@ -54,7 +54,7 @@ type Position struct {
 	Subject  services.PostID
 }
 
-// maxSample is the most users that a notification names. The first OFFSET of sampleActors depends on it.
+// maxSample is the most users that a notification names. The OFFSET 7 of sampleActors is maxSample - 1.
 const maxSample = 8
 
 // Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. The facts decide
