@@ -43,8 +43,8 @@ type Leftover struct {
 	keys []string
 }
 
-// Walk passes keys from a position on, roughly the number about, and returns the position that it reached. done is true when it has
-// passed all keys. A key that exists throughout the walk is found at least once.
+// Walk passes keys from a position on, roughly as many as about says, and returns the position that it reached. done is true when it
+// has passed all keys. A key that exists throughout the walk is found at least once.
 func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
 	// The list of masters is read anew at each step. It is sorted by address, so a position survives a change of masters.
 	var mu sync.Mutex

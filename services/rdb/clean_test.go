@@ -22,8 +22,8 @@ func (v view) trim() (redis.Result, int) {
 	return results[0], cut[0]
 }
 
-// A trim removes the entries beyond the list, raises the floor and the marks of trimmed and uncounted entries, and counts
-// the entries that are left.
+// A trim removes the entries beyond the list, raises the floor and the fields of trimmed and uncounted entries (ft, fq), and counts the
+// entries that are left.
 func TestTrimInboxes(t *testing.T) {
 	eachView(t, func(v view) {
 		if result, cut := v.trim(); result.Status != redis.Missing || cut != 0 {
@@ -210,7 +210,7 @@ func TestDropUsers(t *testing.T) {
 	})
 }
 
-// An add read before a user's keys were dropped is refused after the user is back: their rebuild has read the post.
+// An add whose post was read before the user's keys were dropped is refused after the user is back: their rebuild has read the post.
 func TestALateAddAfterADrop(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
@@ -342,7 +342,7 @@ func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 		v.must(v.c.PutCopies(ctx, []services.Post{post}, nil))
 		v.must(rds.Expire(ctx, "v:town/y", time.Hour).Err())
 		v.must(v.c.Enter(ctx, []services.UserID{reader}, time.Hour))
-		// A rebuild begins with an empty inbox, so the earlier states of conversations are gone.
+		// v.begin has deleted the earlier states of conversations, and its new inbox belongs to a document: no orphan is left.
 		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
 		}

@@ -62,8 +62,8 @@ func (t *talk) snapshot(user services.UserID) services.Membership {
 	return row
 }
 
-// move sets a user's position, and recounts K (minus the number of messages above it that do not count) and the user's
-// mentions above it.
+// move sets a user's position, and recounts the user's mentions above it and K: the number of messages above it that do not count, as a
+// negative number.
 func (t *talk) move(row *services.Membership, base int64) {
 	row.Base, row.K, row.Mentions = base, 0, 0
 	for i, message := range t.messages {

@@ -139,8 +139,8 @@ func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	})
 }
 
-// The marks of items that are too old move without a new version if the count stays the same; a kept document has the present
-// marks.
+// The fields that say up to which item or day the counts leave out old items (fx, Cx) change without a new version if the count stays
+// the same. A kept document has their present values.
 func TestKeptDocumentsAge(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}

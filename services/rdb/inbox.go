@@ -47,7 +47,7 @@ type Add struct {
 	Entry  services.FeedEntry
 }
 
-// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds. Retry means that the inbox
+// AddToInboxes pushes posts into inboxes, at most 500 in a round trip. Results are in the order of adds. Retry means that the inbox
 // refused the post because of a later removal, or because it lists the post with another flag: read post and follow again for that
 // reader.
 func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []Add) ([]redis.Result, error) {
@@ -97,8 +97,8 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 	})
 }
 
-// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500. For a reader who does not have the post
-// the result is Same; their inbox is fenced too.
+// DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the result
+// is Same; their inbox is fenced too.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
 	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.

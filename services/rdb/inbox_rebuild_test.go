@@ -119,7 +119,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
 		}
-		// A refill opens the inbox below its floor, and no reader sees the state in between.
+		// A refill removes the floor of the inbox, so that older posts come in. No reader sees the state in between.
 		stamp = v.begin(true)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
@@ -131,8 +131,8 @@ func TestTheFloorOfARebuild(t *testing.T) {
 	})
 }
 
-// Where nodes may count in SQL, one may have counted while an edge was away for a moment. The merge of the edge then has a new version,
-// although all its posts are in the inbox; a merge of a single post has none.
+// Where its other counts may be lower bounds, a node counts in SQL, and it may have done so while a follow was absent for a moment. So
+// the merge of the follow raises the version, even if the inbox has all its posts. A merge of a single post does not.
 func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(21, 40, counted)
@@ -154,8 +154,8 @@ func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 	})
 }
 
-// Where nodes may count in SQL, they may count a post that was not pushed. Its removal then has a new version, unless the post was
-// seen.
+// Where its other counts may be lower bounds, a node counts in SQL, and may include a post that was not pushed. So the removal of such
+// a post raises the version, unless the post was seen.
 func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(21, 40, counted)

@@ -34,8 +34,8 @@ type AddNamed struct {
 	Author services.FollowedAuthor
 }
 
-// MergeNamed adds authors to readers' documents, one round trip for each 500. Results are in the order of adds. If anything was
-// removed from a reader's view since the stamp, the result is Retry: read the follow again.
+// MergeNamed adds authors to readers' documents, at most 500 in a round trip. Results are in the order of adds. If anything was removed
+// from a reader's view since the stamp, the result is Retry: read the follow again.
 func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp redis.Stamp, adds []AddNamed) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()

@@ -58,7 +58,7 @@ func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
 		read := v.stamp()
 		v.wantPulled("a drop", v.drop(author), redis.Applied, second)
 		v.wantPulled("read before the drop", v.pull(read, first), redis.Retry, second)
-		// Where a pulled author is named, nodes may count posts that were never pushed: every drop has a new version.
+		// If the document names a pulled author, nodes may count posts that were never pushed: so every drop raises the version.
 		v.wantPulled("dropped again", v.drop(author), redis.Applied, second)
 		v.want("his posts went too", v.see(1), redis.Applied, "0")
 		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.FollowedAuthor{first}})

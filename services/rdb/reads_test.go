@@ -8,7 +8,7 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
-// While Redis hangs, every kind of read fails at once, except for one read after each pause.
+// While Redis hangs, every kind of read fails at once, except for one read after each pause of the guard.
 func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 	user := services.UserID(1)
 	open := func(t *testing.T, options redis.Options) *Projections { return connect(t, options) }

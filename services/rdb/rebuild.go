@@ -26,16 +26,16 @@ type RebuildMode struct {
 	// Visit says that the user is here. Without it the rebuild only restores what they have: no document is made for a user who has
 	// none, and a document keeps its day and its lifetime.
 	Visit bool
-	// Refill opens the inbox below its floor, and leaves the registered lists.
+	// Refill removes the floor of the inbox, so that older posts come in, and keeps the registered lists.
 	Refill bool
-	// IdleDay is the first day, since 1970, that is not idle. If the document of a user who visits has an earlier day, the inbox is
-	// opened below its floor as well: it may have become short in their absence.
+	// IdleDay is the first day, since 1970, that is not idle. If the document of a user who visits has an earlier day, the floor of the
+	// inbox is removed as well: the inbox may have become short in their absence.
 	IdleDay int64
 }
 
 // BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be read.
-// Documents and inboxes that are whole stay, and readers use them until the rebuild ends, unless the mode opens an inbox. Without a
-// visit the stamp of a user who has no document is 0: there is nothing to rebuild.
+// Documents and inboxes that are whole stay, and readers use them until the rebuild ends, unless the mode removes the floor of an
+// inbox. Without a visit the stamp of a user who has no document is 0: there is nothing to rebuild.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, mode RebuildMode) ([]redis.Stamp, error) {
 	// All users share the arguments: the value at birth of a field does not depend on the user.
 	args := append([]any{"0", c.EpochToBuild(ctx), int64(-1)}, c.layout.Load().initialFields...)
@@ -74,9 +74,8 @@ type Rebuilt struct {
 	Clamped  int      // parts that met a negative count, which happens only if another program wrote to Redis
 }
 
-// EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and
-// reads it, all in one round trip for 500 parts. The result is Retry if a part is missing from the document: the rebuild has
-// to begin again.
+// EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and reads it, at
+// most 500 steps in a round trip. The result is Retry if a part is missing from the document: the rebuild has to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})

@@ -80,7 +80,7 @@ func TestARebuildWithoutAVisitMakesNoDocument(t *testing.T) {
 	})
 }
 
-// A visit moves day and lifetime, also if a rebuild that is none began before it and ends after it.
+// A visit moves day and lifetime, also if a rebuild without a visit began before it and ends after it.
 func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, before := range map[string]func(){
@@ -101,7 +101,8 @@ func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
 	})
 }
 
-// The inbox of a user who returns is opened below its floor, as by a refill; that of a user who was here yesterday is not.
+// A rebuild removes the floor of the inbox of a user who returns after a long absence, as a refill does. It keeps the floor for a user
+// who is not idle.
 func TestAReturnOpensTheInbox(t *testing.T) {
 	eachView(t, func(v view) {
 		for _, idle := range []int64{20_000, 20_001} {

@@ -45,8 +45,8 @@ type Snapshot struct {
 // snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
 const snapshotUsers = 25
 
-// Snapshots reads the users' views, in their order, one round trip for each 25. Keys of the wrong type are reported and
-// not repaired.
+// Snapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
+// repaired.
 func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ func (sharedHook) DialHook(redis.DialHook) redis.DialHook {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
 }
 
-// ProcessHook puts a call into the next batch. A call with less time than a batch may take is sent alone: the batch has no deadline of a
-// single caller.
+// ProcessHook puts a call into the next batch. A call whose deadline comes before two batches may have ended is sent alone: a batch
+// does not keep the deadline of one caller.
 func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if err := ctx.Err(); err != nil {

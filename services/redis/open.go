@@ -54,10 +54,11 @@ type Client struct {
 	refused           sync.Once   // the warning that a late Redis refuses
 }
 
-// quiet drops the library's log, which reports every failed dial: this package logs what an operator needs.
+// quiet is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this
+// package logs what an operator needs.
 type quiet struct{}
 
-// Printf passes the library's lines on if the operator logs at the level debug.
+// Printf passes a line on at the level debug.
 func (quiet) Printf(ctx context.Context, format string, values ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, fmt.Sprintf(format, values...))

@@ -47,7 +47,7 @@ type privateServer struct {
 	stop     context.CancelFunc
 	done     chan struct{}
 
-	// state decides whether startPrivate or keep reports the first end, so that the error goes out exactly once.
+	// state decides whether startPrivate or keepRunning reports the first end of the server, so that exactly one of them does.
 	state atomic.Int32
 	mu    sync.Mutex
 	// process is the running server, nil between two runs. The lock keeps close from killing a server that has just been
@@ -249,7 +249,7 @@ func (s *privateServer) close() error {
 		_ = s.process.Kill()
 	}
 	s.mu.Unlock()
-	// keep has returned: nothing writes into the folder any more.
+	// When keepRunning has returned, nothing writes into the folder any more.
 	<-s.done
 	return os.RemoveAll(s.folder)
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system gives a connection up whose data a vanished machine has not acknowledged for ten seconds.
+// The system gives up a connection whose data a vanished machine has not acknowledged for ten seconds.
 func TestConnectionsToAVanishedMachineAreGivenUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// On a disk that is all but full, a write that fits into an existing page succeeds, and the next write of a user needs a new page and
+// On a disk that is nearly full, a write that fits into an existing page succeeds, and the next write of a user needs a new page and
 // fails. So a node that was refused asks for growth: room for many writes, which is given back at once.
 
 // The statements grow the database by 1 MiB. Both make a table that nobody else ever sees, because its transaction is rolled back. On
@@ -70,7 +70,8 @@ func (s *DB) truncateLog(ctx context.Context) {
 	}
 }
 
-// grow makes the log grow in the writer's turn, through a connection of its own: the writer's keeps its pages in memory.
+// grow makes the log grow in the writer's turn, through another connection, because the writer's connection keeps changed pages in
+// memory.
 func (w *writer) grow(ctx context.Context) (err error) {
 	w.turn.Lock()
 	defer w.turn.Unlock()

@@ -85,8 +85,8 @@ func (f *scrubFile) change() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// at is the position of the mark in the names of the rows that may get the text: 1 if the text is the mark, else 0, which means no
-// mark. So marked texts are only in marked rows.
+// at is the condition on the rows that may get a text, as the position of the mark in their names: 1 (it is there) if the text is the
+// mark, else 0 (it is not). So marked texts are only in marked rows.
 func (f *scrubFile) at(of string) int {
 	if of == mark {
 		return 1

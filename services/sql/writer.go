@@ -259,8 +259,8 @@ func (r *request) end() {
 	}
 }
 
-// begin begins a transaction and returns the requests of the group that are left for it. A caller whose deadline passes while
-// another process locks the file is answered at once.
+// begin begins a transaction and returns the requests of the group that are left for it. A caller whose deadline passes while another
+// process locks the file is answered between two tries.
 func (w *writer) begin(group []*request) (left []*request, err error) {
 	for try := 1; ; try++ {
 		// IMMEDIATE takes the write lock now. Taken later, it could be refused in the middle of the transaction.
@@ -270,7 +270,7 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 		}
 		left = nil
 		for _, r := range group {
-			// A caller with a deadline waits until then. Others wait lockTries long.
+			// A caller with a deadline waits until then. The others wait for lockTries tries.
 			_, timed := r.ctx.Deadline()
 			switch over := r.ctx.Err(); {
 			case over != nil:

@@ -1,7 +1,7 @@
--- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it, and before the
--- document's inbox_drop.lua, see rdb.RegisterList.
--- It is a ZSET of scores 0: the position of each (9 letters of its end in ms, 13 of its show), and its host (5). Its first
--- member is '!' and the floor, the position of the newest that the list has lost or never had; '#' and the floor while it is being built.
+-- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it, and before the document's
+-- inbox_drop.lua, see rdb.RegisterList. It is a ZSET with all scores 0. A member is a replay: its position, which is when it ended (9
+-- letters, ms) and its show (13), and its host (5). The first member is the mark and the floor. The floor is the position of the newest
+-- replay that the list has lost or never had. The mark is '#' while the list is being built, then '!'.
 local NOWHERE, KEEP, SLACK = ('0'):rep(22), 300, 16
 
 -- The list's mark and floor, nil if there is no list.

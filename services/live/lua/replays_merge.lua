@@ -1,8 +1,7 @@
--- Merges replays into a list: all of SQL's, which ends its rebuild, or those of one show or host.
+-- Merges replays into a list: all that SQL has for it, which ends a rebuild of the list, or the replays of one show or host.
 -- KEYS[1] {u}:b  KEYS[2] {u}:r
--- ARGV[1] stamp of the SQL read behind it (us)  ARGV[2] 1 = it ends a rebuild  ARGV[3] place of the newest that SQL has below
--- these,
--- or NOWHERE  ARGV[4...] replays
+-- ARGV[1] stamp of the SQL read behind it (us)  ARGV[2] 1 = it ends a rebuild  ARGV[3] position of the newest replay that SQL has below
+-- these, or NOWHERE  ARGV[4...] replays
 -- Returns {status, '0', 0}
 local rm, l = tonumber(redis.call('HGET', KEYS[1], 'rm') or nil), listed(KEYS[2])
 if not rm or not l then return { 0 } end

@@ -1,6 +1,6 @@
--- Writes a user's own states in conversations into their document: the newer of each wins, and the sums move by what that
--- changes. The version of the list (Cv) moves with every change that the list shows, also of what no sum counts: a message in a
--- muted conversation, or one's own. It is a counter of 23 bits that begins anywhere, to need 5 bytes.
+-- Writes a user's own states in conversations into their document: the newer of each wins, and the sums move by what that changes. The
+-- version of the list (Cv) moves with every change that the list shows, also of what no sum counts: a message in a muted conversation,
+-- or one's own. It is a counter of 23 bits with an arbitrary first value, so that it takes 5 bytes.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
 -- ARGV[1] step of a rebuild, or ''  ARGV[2...] pairs: conversation, state
 -- Returns {status, n, 1 = a count fell below zero and was set to zero, nodes...}

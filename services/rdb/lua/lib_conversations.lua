@@ -18,8 +18,8 @@ local function newer(a, b)
   return a.aged > 0 and a.head > b.head
 end
 
--- The newer of each half, in parts and as text: the last sequence only grows, the user's own part goes by its version, the way of
--- counting by its own.
+-- Merges two states, and returns the result in parts and as text. It has the greater last sequence, the newer of the users' own parts,
+-- and the way of counting with the newer version of the way.
 local function merged(old, new, oldText, newText)
   local own, way, head = newer(new, old) and new or old, new.way > old.way and new or old, math.max(old.head, new.head)
   if own == old and way == old and (head == old.head or old.aged == 0) then -- a message of somebody else, or nothing new

@@ -51,6 +51,6 @@ local function trimmed(d, entry)
   return id > mark(d) and id <= d.ft and id <= d.floor
 end
 
--- Whether posts after the mark that the inbox does not hold may be in the count. Nodes count all posts in SQL, also those on their
--- way into the inbox, where the inbox ends before the count does, or where they do not hold all posts of a pulled author.
+-- Whether a count may include posts after the mark that the inbox does not hold. Nodes count all posts in SQL, also those on their way
+-- into the inbox, if counting posts were trimmed (fc ends in '+'), or if the nodes do not hold all posts of a pulled author.
 local function countedInSQL(b, d) return d.fc:sub(-1) == '+' or redis.call('HSTRLEN', b, 'F') > 0 end

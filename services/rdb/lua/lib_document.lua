@@ -15,9 +15,9 @@ local function whole(b, fields, ...)
   return true
 end
 
--- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or
--- an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it. Then, and without a
--- document, it is nil, and the script answers Missing: the rebuild reads the fact that the script was about to write.
+-- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or an inbox that is
+-- lost makes the document say so (st = 0), so that its next reader rebuilds it. Then, and without a document, open() returns nil, and
+-- the script answers Missing: the rebuild reads the fact that the script was about to write.
 local function open(b, i)
   local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'fx')
   local first = redis.call('ZRANGE', i, 0, 0)[1]

@@ -51,7 +51,7 @@ local function cut(i, d, many)
   redis.call('ZADD', i, 0, '!' .. d.floor)
 end
 
--- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, for many adds; reports whether it did.
+-- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, so that many adds need one cut; reports whether it did.
 local function trim(i, d)
   local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
   if over > 0 then cut(i, d, over + SLACK) end

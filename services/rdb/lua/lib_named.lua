@@ -1,7 +1,6 @@
--- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand
--- after
--- lib.lua and before every script. A list is 12 bytes for each, in no order: author (4), followed since (8), with the first bit set
--- for a host whose shows do not count.
+-- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand after
+-- lib.lua and before every script. A list has 12 bytes for each author, in no order: the author (4), and since when they are followed
+-- (8), with the first bit set for a host whose shows do not count.
 
 -- The offset of an author's entry in a list, or nil if the author is not in it.
 local function place(list, author)

@@ -1,7 +1,8 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4...] registered lists
--- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the lists  ARGV[2] epoch
--- ARGV[3] the first day that is not idle: the inbox of an earlier document is opened too; -1 = nobody visits: no document, nothing to do
+-- ARGV[1] 1 = refill: remove the floor of the inbox, and keep the lists  ARGV[2] epoch
+-- ARGV[3] the first day that is not idle: if the document's day is earlier, the floor is removed too; -1 = nobody visits: without a
+-- document there is nothing to do
 -- ARGV[4...] triples: field, value at birth, pattern of a whole value ('': it is born with the field before it; '?': it may be absent)
 -- What is born again takes back what a build has written: a new rm, or an empty bp, refuses the end of that build.
 -- Returns the stamp (us) to read SQL under; '0' if nobody visits and there is no document

@@ -5,7 +5,7 @@
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
 -- ARGV[7] 1 = a visit; 0 = none: a document that has a day keeps it, and its lifetime
 -- ARGV[8] authors whose posts are pulled, as F has them  ARGV[9] hosts, as L has them
--- ARGV[10] the last step of the build before this one, or ''  ARGV[11...] entries
+-- ARGV[10] the last step of this build before this script, or ''  ARGV[11...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
@@ -30,7 +30,7 @@ trim(KEYS[2], d)
 -- Only now does a reader trust the document.
 d.st = '1'
 redis.call('HDEL', KEYS[1], 'bp')
--- Day and lifetime belong together: a later day alone would let the document outlive its pushes.
+-- Day and lifetime belong together: with a later day alone, readers would trust the document after fan-out has stopped pushing to it.
 local left = ARGV[7] == '0' and redis.call('HGET', KEYS[1], 'd') ~= '0' and redis.call('TTL', KEYS[1]) or -1
 if left < 1 then
   left = ARGV[6]

@@ -13,8 +13,8 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// EveryReadIsGuarded fails the test for a read that is not guarded: while Redis hangs, one read waits after each pause and all
-// others are refused at once.
+// EveryReadIsGuarded fails the test for a read that is not guarded: while Redis hangs, one read waits after each pause of the guard,
+// and all others are refused at once.
 func EveryReadIsGuarded[C any](t *testing.T, open func(t *testing.T, options redis.Options) C, all map[string]func(ctx context.Context, c C) error) {
 	const reads, within, pause = 100, 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
 	for name, ask := range all {

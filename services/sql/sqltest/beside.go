@@ -6,8 +6,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Beside runs second next to a transaction of first on PostgreSQL, and returns both errors. The transaction goes on as soon as second
-// waits for a lock of it, or has ended. If the transaction is run again, first is run alone.
+// Beside runs first in a transaction on PostgreSQL, then starts second while the transaction is open, and returns both errors. The
+// transaction ends as soon as second waits for one of its locks, or has ended. If the transaction is run again, second is not started
+// again.
 func Beside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
 	t.Helper()
 	var done chan error

@@ -70,8 +70,7 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 	return s
 }
 
-// fault reports a flaw that shows in one view alone: an order that is not total, a post twice, a count that differs from the
-// list.
+// fault reports a flaw that shows in one view alone, such as a post twice or out of order, or a count that differs from the list.
 func (s snapshot) fault() error {
 	if !s.whole {
 		return nil

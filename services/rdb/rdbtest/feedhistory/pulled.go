@@ -34,7 +34,7 @@ func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 	}
 }
 
-// name writes an author into the documents of the followers with IDs above after, up to to, as they stand when it runs.
+// name writes an author into the documents of the followers with IDs in (after, to], by the follows at the time when it runs.
 func (w *World) name(pause func(), field rdb.NamedField, author, after, to services.UserID) error {
 	// The stamp is taken before the edges are read: see the path of a change in package rdb.
 	stamp, err := w.Client.Now(w.Ctx)

@@ -38,7 +38,7 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	return nil
 }
 
-// chunk updates the followers with IDs above after, up to to, as they stand when it runs.
+// chunk updates the followers with IDs in (after, to], by the follows at the time when it runs.
 func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {

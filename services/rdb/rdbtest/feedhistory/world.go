@@ -2,10 +2,10 @@
 // causes stops and repeats wherever it can, and in the end the views equal the facts. Features add the data that they keep
 // beside the inbox.
 //
-// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a
-// worker continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after each
-// step, for states that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints
-// the trace, and its number repeats it.
+// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a worker
+// continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after each step, for states
+// that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints the trace. Running the
+// history of the same number repeats the failure.
 package feedhistory
 
 import (
