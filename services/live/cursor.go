@@ -8,7 +8,7 @@ import (
 
 const (
 	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
-	// Form, section, score, ID; the session follows.
+	// A cursor begins with the form, the section, the score and the ID. The session follows.
 	cursorPlace = 1 + 1 + 8 + 8
 )
 

@@ -103,7 +103,7 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 		case len(p.highest) < count:
 			p.highest = slices.Insert(p.highest, at, one.highest)
 		case at > 0:
-			// The least of them leaves.
+			// The least of the scores is dropped.
 			copy(p.highest, p.highest[1:at])
 			p.highest[at-1] = one.highest
 		}
@@ -153,7 +153,7 @@ func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count in
 		if !full {
 			p.best = append(p.best, nil)
 		}
-		// The last of a full page leaves.
+		// The last span of a full page is dropped.
 		copy(p.best[at+1:], p.best[at:])
 		p.best[at], from = one, at+1
 	}

@@ -14,7 +14,7 @@ const (
 	ShowUpcoming  ShowStatus = "UPCOMING"  // planned
 	ShowLive      ShowStatus = "LIVE"      // running
 	ShowReplay    ShowStatus = "REPLAY"    // over
-	ShowCancelled ShowStatus = "CANCELLED" // never ran; no board has it
+	ShowCancelled ShowStatus = "CANCELLED" // it never ran, or its host was erased; no board has it
 )
 
 // ShowStatuses lists every status, in the order of their numbers in SQL. New statuses are only appended: rows of shows and of

@@ -67,7 +67,7 @@ type watcher struct {
 
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
-	// The position of the session's first line: shows above it are new. It is zero if the session's board is empty.
+	// top is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
 	top       ShowPlace
 	replaced  bool // a session that was sent or requested has ended
 	slotTaken bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session

@@ -108,8 +108,8 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
 	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
-	// If nothing was deleted, this recipient would give the same page again: the step goes on to the next recipient, and the next
-	// pass comes back.
+	// If nothing was deleted, this recipient would give the same page again: the step goes on to the next recipient, and the next pass
+	// comes to this one again.
 	if n > 0 && (more || n == erase.Batch) {
 		done.After = at.After // this recipient again
 	}

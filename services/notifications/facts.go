@@ -41,7 +41,7 @@ var (
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
-	// The pages go by the key of the causes, which applyCauses does not change.
+	// Pages are in the order of the causes' keys, which applyCauses does not change.
 	causesOfActor = sql.NewStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
 		WHERE recipient = $1 AND actor = $2 AND (category, subject, object) > (CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS BIGINT))
 		ORDER BY category, subject, object LIMIT $6`)

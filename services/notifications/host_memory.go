@@ -141,7 +141,7 @@ func ParseConfigured(items []string) (list []services.HostCategory, reason strin
 // parseConfigured parses one item. reason is "" if it is right.
 func parseConfigured(item string) (category services.HostCategory, reason string) {
 	name, options, given := strings.Cut(item, "=")
-	// The defaults of an item without options.
+	// These are the defaults of an item without options.
 	category = services.HostCategory{Name: services.Category(name), Expiry: services.MaxExpiryDays, Grouped: true}
 	if !category.Name.IsHostCategory() {
 		return category, services.Quote(name) + " is not a name: 1 to 32 of a-z, 0-9, '.', '_' and '-' are allowed, a letter first"

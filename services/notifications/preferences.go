@@ -147,8 +147,8 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 	return []rdb.Register{rdb.ModesRegister(modes)}, nil
 }
 
-// Alerting returns a function that reports whether an item alerts, by its category (part) and its time. If the preferences cannot
-// be read, the function goes by the definitions alone.
+// Alerting returns a function that reports whether an item alerts, by its category (part) and its time. If the preferences cannot be
+// read, the function decides by the definitions alone.
 func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {

@@ -11,7 +11,7 @@ import (
 
 // This file builds every key that holds a projection. The sizes are those of one key.
 
-// DocumentKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
+// DocumentKey is the badge document: HASH, fixed fields of at most 64 bytes, except the lists F, L and R; see Document.
 func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most

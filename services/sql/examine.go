@@ -31,7 +31,7 @@ const (
 func Examine(ctx context.Context, cfg Config) []services.Finding {
 	x := &examination{clock: cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})}
 	cfg.Clock = x.clock
-	// A DB that is not opened: opening would migrate.
+	// s is not opened, because opening would migrate.
 	s := &DB{clock: x.clock}
 	scheme, file, _ := strings.Cut(cfg.URL, ":")
 	if scheme == "sqlite" {

@@ -254,7 +254,7 @@ func assign(into, value any) error {
 		}
 	case []byte:
 		if to.Kind() == reflect.Slice {
-			// A copy, as database/sql makes one: the function may run again with the same answer and must find it unchanged.
+			// This is a copy, as database/sql makes one: the function may run again with the same answer and must find it unchanged.
 			to.SetBytes(append([]byte{}, v...))
 			return nil
 		}

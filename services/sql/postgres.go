@@ -123,11 +123,11 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	}
 	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
 	s.db, s.beats = openPool(config), openPool(config)
-	// A pool of its own: the node's heartbeat must come also while all other connections wait for locks.
+	// The node's heartbeats have a pool of their own: they must come also while all other connections wait for locks.
 	s.beats.SetMaxOpenConns(1)
 	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
-	// As many idle connections as open ones: a burst must not pay for a new connection, which takes some round trips.
+	// All open connections may be idle: a burst must not pay for new connections, which take some round trips each.
 	s.db.SetMaxIdleConns(cfg.MaxConns)
 	s.db.SetConnMaxIdleTime(idleConnections)
 	s.Runner.db = pool{s.db}

@@ -79,7 +79,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	if !file.known() {
 		return part, ErrUnknownPages
 	}
-	// Few pages in each transaction: other writes wait meanwhile.
+	// Each transaction writes few pages, because other writes wait meanwhile.
 	for some := range slices.Chunk(left, scrubWrites) {
 		if err := s.Write(ctx, func(tx *Tx) error { return Fault("scrub", overwrite(ctx, tx.db, some)) }); err != nil {
 			return part, err

@@ -33,7 +33,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if file == "" || file == ":memory:" {
 		return services.Errorf(services.Invalid, "database URL: sqlite:%s does not name a file; expected sqlite:FILE", file)
 	}
-	// The absolute path: the lock is on the file, by whatever name it is opened.
+	// The path is made absolute, because the lock is on the file, by whatever name it is opened.
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
@@ -124,7 +124,7 @@ func openFault(path string, err error) error {
 
 // checkHeader rejects a file that is no SQLite database, before anything is written beside it.
 func checkHeader(path string) error {
-	// The first bytes of every file of SQLite 3. A file of 0 bytes is an empty database.
+	// Every file of SQLite 3 begins with magic. A file of 0 bytes is an empty database.
 	const magic = "SQLite format 3\x00"
 	file, err := os.Open(path)
 	if err != nil {

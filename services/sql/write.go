@@ -38,7 +38,7 @@ const maxAhead = time.Second
 // The times of a batch are later than all times that were given before, and each of its functions has its own microsecond. Two
 // single functions may share a microsecond.
 func (s *DB) newTx(functions int, db queryer) *Tx {
-	// No lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
+	// This takes no lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
 	began := Micros(s.Now())
 	for {
 		given, first := s.given.Load(), began
@@ -167,8 +167,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // tryAlone is a tryPostgres for one function, which waits for the answer to each of its statements.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, !last && (worthAgain(err) || lost(ctx, err)) }
-	// Read committed: each statement sees what is committed by then. A statement locks the rows that it reads if they must
-	// not change meanwhile.
+	// With read committed, each statement sees what is committed by then. A statement locks the rows that it reads if they must not
+	// change meanwhile.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return []error{Fault("begin", err)}, false
@@ -191,8 +191,8 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 	return []error{Fault("commit", err)}, conflicting(err) && !last
 }
 
-// The savepoint around one function. The names may repeat: a savepoint hides an older one of its name until it is
-// released.
+// These statements are for the savepoint around one function. Its name may repeat: a savepoint hides an older one of its name until it
+// is released.
 const (
 	savepoint = "SAVEPOINT part"
 	undo      = "ROLLBACK TO SAVEPOINT part"

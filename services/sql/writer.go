@@ -69,7 +69,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One connection, held for good: its prepared statements and the transaction belong to it.
+	// The writer holds one connection for good: prepared statements and the transaction belong to it.
 	db.SetMaxOpenConns(1)
 	w := &writer{store: s, db: db, short: make(chan *request, groupSize), long: make(chan *request, groupSize), done: make(chan struct{})}
 	if err := db.PingContext(ctx); err != nil {
@@ -307,9 +307,10 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
-		// One Tx for each caller: its functions have rising times, and its ends see the values of its functions alone.
+		// Each caller has a Tx of its own: the caller's functions have rising times, and the ends see only the values of these
+		// functions.
 		tx := w.store.newTx(len(r.fns), w.conn)
-		// Made anew: the request may have been tried before in a group that SQLite dropped.
+		// errs is made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
 			if i > 0 && isInOrder(r.ctx) && services.FailedForNow(r.errs[i-1]) {
@@ -332,7 +333,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		}
 		signal = signal || tx.signal
 	}
-	// The wait for the disk, which all callers of the group share.
+	// COMMIT waits for the disk. All callers of the group share this wait.
 	if err := w.control("COMMIT"); err != nil {
 		fail(err)
 		return false

@@ -255,7 +255,7 @@ func (s *Server) takeAccount() error {
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = s.dir
-	// A process group of its own, so that a Ctrl-C at the tests reaches the server through its keeper alone.
+	// The command has a process group of its own, so that a Ctrl-C at the tests ends the server through its keeper alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.account}
 	return cmd
 }
@@ -286,7 +286,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		return false, err
 	}
 	defer in.Close()
-	// The test binary's end of the pipe, which no other process has: the kernel closes it with the process.
+	// leash is the test binary's end of the pipe. No other process has it: the kernel closes it with the process.
 	s.leash = leash
 	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log

@@ -26,7 +26,7 @@ func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 // SQLite is the URL of a new SQLite file, which is deleted with the test. It has all tables, and they are empty.
 func SQLite(tb testing.TB) (url string) {
 	tb.Helper()
-	// A copy of a migrated file: the migrations themselves take longer than most tests.
+	// The file is a copy of a migrated file: the migrations themselves take longer than most tests.
 	content, err := migrated()
 	path := filepath.Join(tb.TempDir(), "tidings.db")
 	if err == nil {
