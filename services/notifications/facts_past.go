@@ -14,10 +14,10 @@ import (
 // they were reported.
 const positionsPerEvent = 1024
 
-// lastSequence is the sequence of the 1,000th event of a millisecond and of all later ones: see services.PostID.Sequence.
+// lastSequence is the sequence that the events of a millisecond have from the 1,000th on: see services.PostID.Sequence.
 const lastSequence = 999
 
-// pastRange is the range of positions of the events of a moment: the first, and the last.
+// pastRange returns the first and the last position that the events of a moment can have.
 func pastRange(moment services.PostID, user services.UserID) (first, last services.PostID) {
 	return rangeOf(moment, user, moment.Sequence())
 }

@@ -39,7 +39,7 @@ const (
 
 // epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
 type epoch struct {
-	form string // the form of written data: data of another form is of another epoch. It is set before the first use
+	form string // Options.Form, a part of the epoch: data in another form has another epoch. It is set before the first use
 
 	mu       sync.Mutex
 	question uint64             // number of the latest question

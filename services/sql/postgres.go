@@ -44,9 +44,9 @@ const unheardFor = 10 * time.Second
 // finds out too.
 var dialer = net.Dialer{Control: giveUp, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 
-// tableLock is for the connections of migrations. A step that waits for the lock of a table makes all later statements on the table
-// wait behind it, those of the running nodes too, for as long as a backup or a long report reads the table. So it gives up soon,
-// and is tried again.
+// tableLock is for the connections of migrations. While a step waits for the lock of a table, all later statements on the table wait
+// behind it, also those of the running nodes. A backup or a long report may read the table for long, so the step gives up soon, and is
+// tried again.
 const tableLock = `SET lock_timeout = '2s'`
 
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
