@@ -313,7 +313,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 		b.Clock.Advance(20 * time.Second)
 		sqltest.Equal(b.T, b.undoes(), nil)
 		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
-		sqltest.Coded(b.T, b.undoes(), services.Conflict) // once
+		sqltest.Coded(b.T, b.undoes(), services.Conflict) // an undo works once
 		sqltest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
 		b.wants("a late repetition of what was undone", 1, 1)
 		b.readsAll(services.AnyGen)

@@ -78,8 +78,9 @@ func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID)
 	return err
 }
 
-// stateText prints a state as "head,base,k,version,mentions,way version,flags". If messages leave the count because of their
-// age, "aged on,leaves on" follows.
+// stateText prints a state as "head,base,k,version,mentions,way version,flags". The way version is the version of ReadSide, which says
+// whether messages are counted when they are written or when the badges are read. If messages leave the count because of their age,
+// "aged on,leaves on" follows.
 func stateText(state services.Membership) string {
 	text := make([]byte, 0, 64)
 	// The order is the same as in STATE of lib_conversations.lua.

@@ -28,8 +28,8 @@ type breaker struct {
 	open []func(error) // one per running call, the oldest first
 }
 
-// newBreaker makes the breaker of one address. Ten failures in a row are more than one slow answer, and a busy node
-// meets them within milliseconds of an outage.
+// newBreaker makes the breaker of one address. One slow answer does not cause ten failures in a row, and an outage causes them on a
+// busy node within milliseconds.
 func newBreaker(addr string, log *slog.Logger) *breaker {
 	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         addr,

@@ -95,7 +95,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 // when repeated, except on the last try.
 type tryPostgres func(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool)
 
-// write is WriteAll with a way to run the functions on PostgreSQL.
+// write is WriteAll; on PostgreSQL try runs the functions.
 func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgres) (errs []error) {
 	if len(fns) == 0 {
 		return nil
