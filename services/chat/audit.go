@@ -11,8 +11,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// fact is a user's own state in a conversation according to the facts. If messages expire from the count, it also has the unread
-// messages that had not expired on the day of the shown state.
+// fact is a user's own state in a conversation according to the facts. If messages expire from the count, waiting counts the unread
+// messages that had not expired on the day up to which the document's state was aged.
 type fact struct {
 	services.Membership
 	waiting waiting

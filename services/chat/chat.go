@@ -1,20 +1,20 @@
 // Package chat implements conversations: their members, their messages, and each member's read position.
 //
-// The number of unread messages is exact in both ways of counting: on write, where each message is projected to each member, and
-// on read, where positions are compared with the conversation's last sequence. A position goes back only by "mark unread", which
-// opens a new generation, so that late marks have no effect. Only members see anything. A message and the job that projects it
-// are one transaction. When Redis does not answer, messages are still accepted and the counts follow.
+// The number of unread messages is exact in both ways of counting: on write, where each message is projected to each member, and on
+// read, where positions are compared with the conversation's last sequence, the number of its newest message. A position goes back only
+// by "mark unread", which opens a new generation, so that late marks have no effect. Only members see anything. A message and the job
+// that projects it are one transaction. When Redis does not answer, messages are still accepted and the counts follow.
 //
 // A member's row (services.Membership) holds Base, the position up to which they have read, and K, a correction for own and
 // recalled messages above it: unread = Head - Base + K. In SQL a message raises only the head of its conversation, whatever the
 // number of its members.
 //
-// The path of a message that is counted on write: Send raises the head and inserts the row (insertMessage), moves the author's
-// own position, and queues the job chat.carry. projectHead reads the head and the rows of all active members, one snapshot per
-// page, and puts them into their documents, where the newer version wins and the sums move by the difference. At most ten passes
-// a second run over one conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on
-// read: documents hold the positions, and once a turn each node reads the heads of the conversations that its users follow
-// (Sequences). The function way chooses the way of counting, and pass switches it.
+// The path of a message that is counted on write: Send raises the head and inserts the row (insertMessage), moves the author's own
+// position, and queues the job chat.carry. projectHead reads the head and the rows of all active members, one snapshot per page, and
+// puts them into their documents, where the newer version wins and the sums move by the difference. At most ten passes a second run
+// over one conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on read: documents hold
+// the positions, and every half second each node reads the heads of the conversations that its users follow (Sequences). The function
+// way chooses the way of counting, and changeWay switches it.
 //
 // Being inside is not the same as being a member. A device that enters a conversation opens it: messages that arrive are seen and
 // do not count until the device leaves, or its lease ends. Users become members by joining, and stop being members by quitting.
@@ -66,7 +66,7 @@ type Service struct {
 
 	expiry   services.SourceExpiry
 	throttle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
-	// aged has each conversation's last message that is too old today: the members of a conversation share one search.
+	// aged remembers which messages are too old today, so that the members of a conversation share one search.
 	aged agedMessages
 }
 
@@ -202,7 +202,8 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	} else {
 		queued = append(queued, s.projectJob(c.ID))
 	}
-	// The way is checked here and not in a pass over all conversations: every message and every change of members comes here.
+	// The way of counting is checked here and not in a pass over all conversations: every message and every change of members comes
+	// here.
 	if way := s.way(c); way != c.Way {
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
@@ -212,8 +213,9 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// way is how a conversation should be counted. Counting on write returns only well below the threshold, so that the way does not
-// alternate. The return is one step: messages are projected at once, and a member counts by the flag in their own document.
+// way is how a conversation should be counted. A conversation returns to counting on write only well below the threshold, so that its
+// way does not alternate. The return takes one step: messages are projected from then on, and each member counts by the flag in their
+// own document.
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
@@ -253,8 +255,8 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // wakingWatchers shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
 // transaction, which Apply writes and AfterApply reads. Other nodes see the change at their next turn.
 func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
-	// Each kind of command has its own key. Under a common key, the update of a mark that is committed together could serve both
-	// commands, and would wake no watcher. Among commands of one kind, the last has the newest head.
+	// Each kind of command has its own key. If a mark that is committed together had the same key, its AfterApply could run in place of
+	// this one, and it wakes no watcher. Among commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterApply = func(context.Context) error {
 		s.Sequences.Moved(*head)

@@ -15,8 +15,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// The second half of "add unread" fails: the message is in SQL, and nothing of it in Redis, or it reached one member and
-// not the other. The total always equals the sum of its parts, and in the end everyone has counted the message once.
+// A message is sent, and its projection fails: the message is in SQL and not in Redis, or only one of two members has it there. The
+// total always equals the sum of its parts, and in the end everyone has counted the message once.
 func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
@@ -92,8 +92,8 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 	}
 }
 
-// "Clear" runs between the two halves of "add unread", whichever is late in Redis: read messages stay read, and later ones
-// stay unread.
+// A user reads a conversation between the commit of a message and its projection, and either may arrive late in Redis: read messages
+// stay read, and later ones stay unread.
 func TestClearRunsBetweenTheHalves(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
@@ -268,7 +268,7 @@ func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 	}
 }
 
-// Messages that are sent together are projected in one pass, and one actor's view is brought up to date once.
+// Messages that are committed together are projected to the members in one pass.
 func TestManyMessagesAreOnePass(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)

@@ -9,19 +9,19 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers each conversation's last sequence from before one day. An entry is final once a later message has been
-// sent, because times rise with sequences. Until then a message from before that day may still be reported.
+// agedMessages remembers for each conversation the number of the newest message sent before one day. An entry is final once a later
+// message has been sent, because times rise with numbers. Until then a message from before that day may still be reported.
 type agedMessages struct {
 	mu     sync.Mutex
 	before time.Time
 	newest map[services.ConversationID]aged
 }
 
-// aged is the last sequence from before the day, and the conversation's last sequence when that was found.
+// aged is the number of the newest message sent before the day, and the conversation's last sequence when that number was found.
 type aged struct{ newest, head int64 }
 
-// of is the last sequence from before a time, if it is remembered and still right: either a later message existed when it was
-// found, or no message was sent since.
+// of is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
+// it was found, or no message was sent since.
 func (a *agedMessages) of(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,9 +95,9 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	return err
 }
 
-// leavesUnprojected is the first day on which a message may expire from a state without unread messages. Where counting
-// happens on read, messages sent from now on are not projected, so the state must be checked again on that day. It counts
-// from yesterday, because the day may have changed since the state was read.
+// leavesUnprojected is the first day on which a message may expire from a state without unread messages. Where counting happens on
+// read, messages sent from now on are not projected, so the state must be checked again on that day. The day is counted from yesterday,
+// because the day may have changed since the state was read.
 func (s *Service) leavesUnprojected(state services.Membership, today int64) int64 {
 	if !state.ReadSide {
 		return 0

@@ -22,9 +22,11 @@ const (
 var (
 	roomsAmong = sql.NewStatement("rooms among conversations", `SELECT id FROM conversations WHERE {in id $1 BIGINT} AND kind = $2`)
 
+	// insert holds the lock of the counter of conversation IDs, so no ID conflicts, except one that a batch has guessed: see package
+	// sql.
 	insertConversation = sql.NewStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
-		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // the counter's lock excludes conflicts, except with a guessed ID in a batch: see package sql
+		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)
 
 	// pair is unique. It is null unless the conversation is DIRECT, and becomes null when one of its users is erased.
 	conversationByPair = sql.NewStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
@@ -72,7 +74,7 @@ type Wanted struct {
 // insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT conversation:
 // created is false if it exists already, perhaps closed by a block.
 func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.ConversationID, created bool, err error) {
-	// The counter's lock also serializes two creations of the same pair.
+	// The lock of the counter of conversation IDs also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err
 	}

@@ -80,8 +80,8 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// Head is the end of a conversation: its last message and revision. By it a node counts the conversation on read, and knows when
-// to notify its watchers.
+// Head is the end of a conversation: its last message and revision. A node uses it to count unread messages in a conversation that is
+// counted on read, and to notify the conversation's watchers.
 type Head struct {
 	Conversation services.ConversationID
 	Number       int64     // of the last message

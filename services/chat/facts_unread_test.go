@@ -40,13 +40,13 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 		i.enter("laptop", time.Minute)
 		i.unread(2)
 		b.send(i.id, 1)
-		i.unread(3) // a mark is of the later messages too
+		i.unread(3) // the mark also covers messages that arrive later
 		i.leave("tablet")
 		i.unread(3)
 		b.Clock.Advance(time.Minute)
 		sqltest.Equal(b.T, i.end(), time.Time{})
 		i.unread(3)
-		i.leave("laptop") // was late
+		i.leave("laptop") // after its lease has ended
 		i.unread(3)
 		i.enter("laptop", time.Minute)
 		i.unread(0)
@@ -99,7 +99,8 @@ func TestAMarkEnds(t *testing.T) {
 	})
 }
 
-// A renewal and an end that are reported late are those of the visit that the mark met. A visit after the mark reads.
+// A renewal and an end of a visit are reported after the user marked messages unread during that visit: they read nothing. A visit of
+// another device reads the messages.
 func TestAMarkAndVisitsOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

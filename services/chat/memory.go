@@ -30,9 +30,9 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations that are counted on read, if they are watched on this
-// node or were read lately. The sequences have no log entries, because each message would need one; instead every turn reads them
-// from SQL. A sequence only grows. Sequences is safe for concurrent use.
+// Sequences is this node's cache of the last sequences of conversations that are counted on read, if they are watched on this node or
+// were read lately. The sequences have no log entries, because each message would need one; instead the node reads them from SQL every
+// half second. A sequence only grows. Sequences is safe for concurrent use.
 type Sequences struct {
 	facts SequenceFacts
 	clock services.Clock
@@ -48,7 +48,8 @@ type Sequences struct {
 	watchers map[services.ConversationID][]chan struct{}
 }
 
-// sequence is the end of one conversation as this node last read it, or as its own commands left it. Both numbers only grow.
+// sequence is the last message number and the revision of one conversation, as this node last read them or as commands of this node
+// left them. Both numbers only grow.
 type sequence struct {
 	number   int64
 	revision int64 // see Conversation.Revision; only watchers of the conversation are notified

@@ -305,8 +305,8 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	}
 }
 
-// The shared sequence of a watched user rises with each message in a conversation of theirs, and with no other message. Without
-// it, a message whose hint was lost would never be pushed.
+// What a watched user has learned (changelog.Follower.Learned) rises with each message in a conversation of theirs, and with no other
+// message. Without it, a message whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithEachMessage(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 3)

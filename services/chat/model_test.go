@@ -64,8 +64,8 @@ func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	return w
 }
 
-// inside reports whether a device has a lease still; an ended lease has read the messages sent until its end. A mark as unread takes the
-// effect from all leases that run.
+// inside reports whether a device still has a lease that counts. A lease that has ended has read the messages sent until its end. After
+// a mark as unread, the leases that run have no effect.
 func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	var last time.Time
 	for device, until := range m.leases {

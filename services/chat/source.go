@@ -82,8 +82,8 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	return nil
 }
 
-// statesOfEach is how many states of each user are read at once, when the states of users users are read. The number is bounded,
-// so that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
+// statesOfEach is how many states of each user are read at once, if the states of this many users are read together. It is bounded, so
+// that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
 func statesOfEach(users int) int {
 	const ofAll, ofOne, ofEach = 5000, 1000, 50
 	return max(min(ofAll/users, ofOne), ofEach)

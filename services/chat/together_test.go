@@ -28,7 +28,7 @@ func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 		}},
 	} {
 		n.Must(n.Sequences.look(t.Context()))
-		select { // the tokens until now
+		select { // drop the token of an earlier change
 		case <-moved:
 		default:
 		}
