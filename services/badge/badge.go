@@ -13,9 +13,9 @@
 // time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the
 // badges shown last, or UNKNOWN with a version so old that no client accepts it as newer.
 //
-// The version of a STALE answer is between the last one that this node has shown and the document's next one. The document is
-// raised to that next version before it is shown again: an EXACT answer afterwards is newer than the STALE one, and no version
-// falls.
+// A version has two halves, the user's own and the shared one: see services.Version. The version of a STALE answer is between the last
+// one that this node has shown and the document's next one. The document is raised to that next version before it is shown again: an
+// EXACT answer afterwards is newer than the STALE one, and no version falls.
 package badge
 
 import (
@@ -69,8 +69,8 @@ type Service struct {
 	log       *slog.Logger
 
 	sources    sourceList
-	agers      []source.Ager      // of sources
-	sqlReaders []source.SQLReader // of sources
+	agers      []source.Ager      // the Agers among sources
+	sqlReaders []source.SQLReader // the SQLReaders among sources
 	settings   source.Settings
 	// fallbackSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
 	// still serve commands.
@@ -127,8 +127,8 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 	return badges, errs
 }
 
-// ReadWatched is ReadMany for users with subscriptions on this node: until the users are unfollowed (changelog.Stream), this
-// node's caches report changes of the users' counts that are computed when read.
+// ReadWatched is ReadMany for users with subscriptions on this node. Some counts are computed when read: until the users are unfollowed
+// (changelog.Stream), this node's caches report changes of these counts.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)

@@ -118,8 +118,8 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 	}
 }
 
-// renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. Without such a
-// version, the user's half is a time by this node's clock. The half of a document is a time by the clock of Redis.
+// renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. If this node has shown
+// none, the user's half of the version is a time by this node's clock, whereas a document's is a time by the clock of Redis.
 func (s *Service) renderFallback(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
@@ -130,8 +130,8 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 	s.noteFallback(ctx, user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
-	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
-	// all of them.
+	// The shared half of this version is a time: later answers are newer, and the next version of the document is newer than all of
+	// them.
 	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.Risen))
 	// The counts are right at this moment, but may not stay right: no hint will report a change.
 	for count := range s.sources.counts(badges) {
@@ -152,7 +152,7 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 // stale returns the remembered badges as STALE.
 func (s *Service) stale(ctx context.Context, user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
-	// An exact version must not be sent with two contents: the least STALE version with the same user's half takes its place.
+	// An exact version must not be sent with two contents, so it is replaced by the least STALE version with the same user's half.
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
 	}

@@ -269,7 +269,7 @@ func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
 		all := 0
 		for name, count := range ran {
 			most := groups
-			if name == "positions of users in a view" { // of the home feed, and of the live board
+			if name == "positions of users in a view" { // runs twice for a group: for the home feed and for the live board
 				most *= 2
 			}
 			if count > most {

@@ -24,9 +24,9 @@ type fallbackVersions struct {
 const (
 	// maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
 	maxFallbackVersions = 100_000
-	// maxHostFallbackVersions is the size up to which reads for others than the user add users. The host application may keep
-	// and pass on what it reads, so its versions are remembered too; but it may read everybody while Redis is away, and must leave
-	// room for the users who are there.
+	// maxHostFallbackVersions is the number of users above which reads for others, such as the host application, add no user. The host
+	// application may keep and pass on what it reads, so its versions are remembered too. But it may read everybody while Redis is
+	// away, and must leave room for users who read their own badges.
 	maxHostFallbackVersions = maxFallbackVersions / 2
 )
 
@@ -43,8 +43,8 @@ func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 	}
 }
 
-// note remembers that a user was shown a version from SQL. When the memory has most users, it only updates users who are already
-// in it.
+// note remembers that a user was shown a version from SQL. If it remembers the given number of users already, it adds no user and only
+// updates those it has.
 func (f *fallbackVersions) note(user services.UserID, version uint64, most int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,8 +118,9 @@ func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (i
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	// done lacks users whose documents are missing while their versions are ahead of the clock of Redis. Their entries wait: users
-	// who never come back must not fill the memory.
+	// done has the users whose documents are above the version, or will be when they are made: entries of users who never come back
+	// must not fill the memory. A missing document may be made with a lower version while the version is ahead of the clock of Redis:
+	// then the entry stays.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err

@@ -88,7 +88,7 @@ func (k known) makeStale(count *services.Count) {
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.dependingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // of the same categories
+	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // the remembered badges have the same categories
 		had = slices.Collect(v.sources.dependingOn(source, k.Badges))
 	}
 	for i, count := range counts {

@@ -126,8 +126,8 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	}
 }
 
-// An author hides their posts from a follower and shows them again before a job runs: one job brings the follow in line, and finds all
-// posts in the inbox. A node that counted in between counts again.
+// An author hides their posts from a follower and shows them again before the job of the follow runs. The one job then finds all posts
+// in the inbox. A node that counted while the author was hidden still counts again.
 func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	n := served(t)
 	n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
@@ -155,8 +155,9 @@ func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	}
 }
 
-// A late post is older than all that the inbox holds, and SQL counts it before its push. If it leaves the count by then, by a mute or a
-// mode, the count falls with a newer version, although the inbox does not have the post. The end of the mute or mode counts it again.
+// A late post is older than all that the inbox holds. SQL counts it, before its push and afterwards. If a mute or a mode takes it out
+// of the count, the count falls with a newer version, although the inbox does not have the post. When the mute or mode ends, the post
+// counts again.
 func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 	mode := func(mode services.FollowMode) func(node, services.UserID, services.UserID) {
 		return func(n node, reader, author services.UserID) { n.SetFollowMode(author, reader, mode) }

@@ -154,7 +154,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	newNode(stranger).feed(reader, 0, services.AtLeast)
 }
 
-// The audit agrees with these counts.
+// The audit finds no error in the counts of pushed and pulled posts.
 func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.follower()

@@ -20,8 +20,8 @@ type staleVersion struct {
 	toHost bool   // only others than the user were shown it, such as the host application
 }
 
-// note remembers that a user's badges were shown as STALE. When the memory has most users, it only updates users who are already in
-// it: the badges of the others become exact with their next change.
+// note remembers that a user's badges were shown as STALE. If it remembers version.most users already, it adds no user and only updates
+// those it has: the badges of the others become exact with their next change.
 func (r *shownStale) note(user services.UserID, version staleVersion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *shownStale) note(user services.UserID, version staleVersion) {
 	r.versions[user] = version
 }
 
-// most is the size up to which a memory takes the version. Reads for the host leave room for users, as in noteFallback.
+// most is the number of users above which this version adds no user. Reads for the host leave room for users, as in noteFallback.
 func (v staleVersion) most() int {
 	if v.toHost {
 		return maxHostFallbackVersions

@@ -9,8 +9,8 @@ import (
 	"tidings/services/projector"
 )
 
-// All users return at once after Redis has lost its data, each on several devices: each document is rebuilt once, a few at a
-// time, and each user sees the right count.
+// All users return at once after Redis has lost its data, each on several devices. At most a few documents are rebuilt at a time,
+// hardly any is rebuilt twice, and each user sees the right count.
 func TestNoStampedeWhenRedisReturns(t *testing.T) {
 	const slots, crowd, devices = 4, 200, 3
 	n := newNode(fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Rebuilds = slots }}))

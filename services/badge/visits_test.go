@@ -17,7 +17,7 @@ func (n *node) visit(user services.UserID) int {
 	return trips.Count()
 }
 
-// A user who only changes things is here too: each day the first Visit is as good as a read, and the others cost nothing.
+// A user who only sends mutations is active too: each day the first Visit does what a read does, and the others cost nothing.
 func TestAVisitReadsOnceADay(t *testing.T) {
 	n := served(t)
 	author, reader := n.likedAuthor(0)

@@ -1,7 +1,7 @@
 // Package source has the types that a source of the badges works with: the rendering of one document, the settings of all
 // renderings, and the forms of explanations and digests. Sources implement badge.Source.
 //
-// It lies below the features, which implement sources, and below services/badge, which lists them: neither knows the other.
+// The features, which implement sources, and services/badge, which lists them, import this package and not each other.
 package source
 
 import (
