@@ -21,8 +21,8 @@ func noting(o *command, name string, notes *[]string) *jobs.Command {
 	return &o.Command
 }
 
-// A repetition under the key brings the views up to date, and runs no AfterApply: PostgreSQL has run Apply before it was known that
-// the key has an answer.
+// A command that is repeated under its key runs AfterCommit, which brings the views up to date, and no AfterApply: PostgreSQL has run
+// Apply before it was known that the key has an answer.
 func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var notes []string

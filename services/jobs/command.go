@@ -40,8 +40,9 @@ type Command struct {
 	// AfterApply may read what Apply has set: it does not run if the answer comes from the key. Apply may have run in that case too,
 	// in a transaction that was rolled back, or before it was known that the key has an answer.
 	AfterApply, AfterCommit func(ctx context.Context) error
-	// CoalesceKey names the view that these two update. Of one actor's commands that are committed together with the same key, only
-	// the last one that was applied runs them, or else the last one, for all of them. Each command with "" runs its own.
+	// CoalesceKey names the view that these two update. If several commands of one actor with the same CoalesceKey are committed
+	// together, one of them runs its two functions, for all: the last one that was applied or, if none was, the last one. A command
+	// with "" always runs its own.
 	CoalesceKey string
 
 	applied bool // the last run has called Apply

@@ -58,9 +58,9 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 	return errs
 }
 
-// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work, such
-// as an ingest of 500 events. After more commands, the jobs update the actors' own views, except for updates that need no SQL or
-// are within the first readsOfMany reads: each single read would cost several round trips to PostgreSQL.
+// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work, such as an
+// ingest of 500 events. If more are committed together, the actors' own views are updated at once only as long as that takes at most
+// readsOfMany reads of SQL, and by the jobs otherwise: each single read would cost several round trips to PostgreSQL.
 const (
 	manyCommands = 20
 	readsOfMany  = 3

@@ -1,13 +1,12 @@
 // Package jobs is the engine of commands and of the jobs that they leave behind. It depends on no feature: the packages
 // that own kinds of jobs register them.
 //
-// It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one
-// answer, and that actors never read views that are older than the answers to their own commands: see ViewsStale. A job
-// runs at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not
-// count as a try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any
-// two steps, another worker repeats the step: at once when the process restarts under its name, after two seconds of
-// silence on another node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack the
-// effect of the job.
+// It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one answer, and
+// that actors never read views that are older than the answers to their own commands: see ViewsStale. A job runs at least once, so its
+// effect must be idempotent. A job waits while an engine, that is Redis or SQL, does not answer, and that does not count as a try. A
+// job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps, another worker repeats
+// the step: at once when the process restarts under its name, after two seconds of silence on another node, and in any case when the
+// lease expires. Meanwhile Behind names the counts that may lack the effect of the job.
 //
 // The path of one mutation:
 //

@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// A request that named objects by refs is repeated with their IDs, or with the same refs, whatever the refs name by then. A
-// repetition has the subject of the first time.
+// A request that named objects by refs is the same request when it is sent with their IDs or again with the same refs, whatever the
+// refs name by then. A repetition has the subject of the first request.
 func TestARequestIsTheSameByItsRefs(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ids, byRef := func(id string) *command {

@@ -40,9 +40,8 @@ type update struct {
 	applied bool // it is of a command that was applied, and runs its AfterApply
 }
 
-// note records a failed update. A later update of its kind replaces it, because each update reads the facts anew or projects a
-// newer state of them. The update of a repetition changes nothing anew, and does less: it replaces no update of a command that was
-// applied.
+// note records a failed update. A later update of its kind replaces it, because each update reads the facts anew or projects a newer
+// state of them. The update of a repetition runs no AfterApply, so it does not replace the update of a command that was applied.
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {

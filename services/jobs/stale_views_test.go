@@ -103,7 +103,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 	}
 }
 
-// A panic in one update leaves what another failed to do owed.
+// If one update panics and another fails in the same try, the one that failed is still owed.
 func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 	n := small(t, nil)
 	panics, failure, made := false, errMissed, 0

@@ -11,7 +11,7 @@ import (
 	"tidings/services/trace"
 )
 
-// MaxTries is the number of failures of its own after which a job is dead.
+// MaxTries is how many times a job fails by itself until it is dead.
 const MaxTries = 5
 
 // The limits of workers. claimLimit is for short jobs: workers of chunks claim one at a time, so that nodes share them.
