@@ -84,7 +84,7 @@ func (im *importer) endErasure() {
 type besideErasure struct {
 	lines string
 	run   func(im *importer, db Store, opts Options) (Report, error)
-	count string // the number of rows that a user has of the import
+	count string // the statement that counts the rows that user $1 has of the import
 }
 
 // besideErasures are the imports of files in batches, by name.
@@ -175,7 +175,7 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.New != 1 {
 			im.t.Errorf("%+v, %v", report, err)
 		}
-		// The erasure removes the first row. It may be past the place of another one already.
+		// The erasure will remove the first row. If the batch added another one, the erasure might be past its place already.
 		if rows := im.rows(of, former); rows != "1" {
 			im.t.Errorf("%s rows are there, of which one was before the erasure", rows)
 		}
@@ -212,8 +212,8 @@ func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
 	})
 }
 
-// An erasure begins before a batch or after it, however long the batch takes: what it has to remove is committed then. That holds
-// for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
+// An erasure that begins during a batch waits for its end, however long the batch takes, so that it finds all rows of the batch. That
+// holds for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
 func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	imports := map[string]besideErasure{
 		"messages": {

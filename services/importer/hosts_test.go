@@ -34,9 +34,9 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 	return keys, lines
 }
 
-// One job names the many new hosts of an import in documents, and one log entry puts their shows onto boards, except those of a host with
-// many followers. In the end every follower's document, board, number and list of replays is right, and a session from before has none of
-// the shows.
+// One job names the many new hosts of an import in documents, and one log entry puts their shows onto boards, except those of a host
+// with many followers. In the end every follower's document, board, count and list of replays is right, and a session from before has
+// none of the shows.
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }}))

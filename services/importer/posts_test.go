@@ -68,8 +68,8 @@ const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"
 {"author":"bob","at":"2026-01-30T09:33:00Z","body":"without a key"}
 `
 
-// Imported posts have their own times and order, their kinds, and positions in feeds; they notify nobody. A second import adds only posts
-// without a key.
+// Imported posts have their own times and order, their kinds, and positions in feeds; they notify nobody. A second import of the file
+// adds nothing, and an import of a copy adds only the post without a key.
 func TestImportedPosts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})

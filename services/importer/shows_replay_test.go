@@ -136,7 +136,7 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 	}
 }
 
-// A show that is gone ends with its own events: the replay goes on with the other shows, and a further run does not stop either.
+// If a show is gone, its further events are reported and skipped, and the replay goes on with the other shows.
 func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)

@@ -207,7 +207,7 @@ func readObject(line []byte, into any, fields string) error {
 
 // gotOf names in plain words the kind of a wrong value.
 func gotOf(wrong *json.UnmarshalTypeError) string {
-	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // of a number it has the digits too
+	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // for a number, Value has its digits too
 	case "object":
 		return "an object"
 	case "array":
