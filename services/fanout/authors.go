@@ -223,7 +223,7 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
-		// The counter and the job end together, so that a repeated chunk never counts twice.
+		// The number of unfinished chunks falls in the transaction that ends the job, so that a repeated chunk never counts twice.
 		last, err := posts.EndAuthorChunk(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
@@ -240,8 +240,8 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.J
 	return chunk, f.NameAuthor(ctx, field, chunk)
 }
 
-// NameAuthor lets the documents of one chunk of followers name its author in a field, as the follows are now. Dormant
-// followers have no document; their rebuild names the author.
+// NameAuthor lets the documents of one chunk of followers name its author in a field, as far as they follow the author when it runs.
+// Dormant followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
 	// refuse.

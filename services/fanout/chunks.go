@@ -94,7 +94,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	if kind == jobDrop {
 		return f.Replace(ctx, job, queued)
 	}
-	// The end of the parent, the counter, the announcement and the chunks are one transaction: a crash leaves all or none.
+	// The end of the parent, the number of chunks, the announcement and the chunks are one transaction: a crash leaves all or none.
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
@@ -121,7 +121,8 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
-		// Finish comes first: it refuses a worker whose lease was lost, and the counter then moves once for each chunk.
+		// Finish comes first: it refuses a worker whose lease was lost, so that the number of unfinished chunks falls once for each
+		// chunk.
 		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}

@@ -16,10 +16,10 @@ import (
 const (
 	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
 
-	jobPush   = "post.push"   // a chunk of them; payload: postChunk
-	jobOnline = "post.online" // the followers of a chunk who are online; payload: postChunk
+	jobPush   = "post.push"   // a new post to a chunk of followers; payload: postChunk
+	jobOnline = "post.online" // a new post to the followers of a chunk who are online; payload: postChunk
 	jobRemove = "post.remove" // key: post id. A deleted post from all followers
-	jobDrop   = "post.drop"   // a chunk of them; payload: postChunk
+	jobDrop   = "post.drop"   // a deleted post from a chunk of followers; payload: postChunk
 	jobFollow = "follow"      // key: reader/author. The edge changed
 	jobSeen   = "feed.seen"   // key: user. The seen position of their feed moved
 )

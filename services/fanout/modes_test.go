@@ -76,8 +76,7 @@ func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A late push of a post below the inbox's floor, which left no entry in the inbox, does not make the count a lower bound
-// either.
+// A late push of a post that is older than all posts of the inbox adds no entry. It does not make the count a lower bound either.
 func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(2)

@@ -84,7 +84,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		// The counter held one for all of the queued chunks; now it gets their number.
+		// The number of unfinished chunks held one for all of the queued chunks; now it counts each of them.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}

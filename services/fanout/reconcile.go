@@ -66,7 +66,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err != nil || refused {
 		return false, err
 	}
-	// This reads one more than an inbox holds: the inbox then trims itself, and its floor records that older posts exist.
+	// This reads one more than an inbox holds: the inbox then trims itself, and the trimmed post raises its floor, which says that
+	// older posts exist.
 	found, err := posts.OfAuthor(ctx, f.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return false, err
@@ -86,8 +87,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
-	// Either a removal before has left the inbox short, or the mode took posts out of the count and some of them may be below the
-	// floor: only a rebuild can tell how many still count.
+	// Either a removal before has left the inbox short, or the mode took posts out of the count, perhaps posts that the inbox counts
+	// without listing them: only a rebuild can tell how many still count.
 	if result.Short {
 		if err := f.Projector.Refill(ctx, edge.Follower); err != nil {
 			return false, err

@@ -203,7 +203,8 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 	}
 }
 
-// full makes readers with a full inbox, and older posts below its floor. The last of the author's posts are the newest in it.
+// full makes readers with a full inbox, and with older posts that the inbox does not list. The last of the author's posts are the
+// newest in it.
 func full(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
 	w.TB.Helper()
 	newest = w.Posts(author, 40)

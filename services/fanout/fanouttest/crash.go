@@ -168,8 +168,8 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
-	// Everything once more: idempotent work changes no version, but that of a reader of pulled authors. A node may have counted their
-	// posts in SQL while a follow was away.
+	// Everything is done once more: idempotent work changes no version. The version of a reader of pulled authors may change, because a
+	// node may have counted their posts in SQL before the reader's follow was projected.
 	versions, err := w.Redis.Versions(t.Context(), users)
 	w.Must(err)
 	for _, user := range users[1:] {
