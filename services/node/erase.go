@@ -46,7 +46,8 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,
-		// A request ends before the last pass begins, with a batch's longer time and another node's clock.
+		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
+		// even if the clocks of two nodes differ.
 		Grace: max(30*time.Second, 2*s.Config.OperationTimeout),
 		Steps: eraseSteps(posted, s.Live, talks), Unname: []erase.Unname{acts.Unname, jobs.Unname}, Gone: func(key string) {
 			if s.sockets != nil { // the sockets are made later, and nobody is connected before

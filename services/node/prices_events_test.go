@@ -83,9 +83,9 @@ func shippedSubscriptions(t *testing.T) map[string]string {
 	return texts
 }
 
-// What a user's own screens receive is covered by EVENTS: with all of them open on three devices, every screen gets a state each
-// second, and one screen alone gets all ten. Of events of the greatest cost there are less than four a second, over all
-// subscriptions.
+// The budget EVENTS covers the shipped subscriptions of one user. If all of them are open on three devices, each gets one event a
+// second. If only one of them is open, it gets ten events a second on each of the three devices. The budget pays for at most four
+// events of the greatest cost a second.
 func TestSubscriptionsOfAScreenAreCoveredByTheBudget(t *testing.T) {
 	const devices, eventsPerSecond = 3, 10
 	price, perSecond := prices(t), ratelimit.Defaults()[ratelimit.Events]/60

@@ -74,7 +74,7 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 // The most that one operation may cost by default.
 const queryCost = 30_000
 
-// Many reads in one operation cost too much, or about as many microseconds as they take.
+// Operations with many reads cost more than the limit, and the same operation with few reads costs little.
 func TestManyReadsAreRefused(t *testing.T) {
 	price := prices(t)
 	ids := make([]string, 500)
@@ -145,7 +145,7 @@ func TestEveryListWithoutASizeHasABound(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"NotificationsChange", "ConversationsChange"} { // subscriptions hand their first down
+	for _, kind := range []string{"NotificationsChange", "ConversationsChange"} { // these two are no pages: their subscriptions pass the argument first to the lists in them
 		delete(pages, kind)
 	}
 	want := map[string]bool{}
