@@ -43,7 +43,8 @@ func variable(flag *kong.Flag) string {
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takes reports whether a command has the flag. A flag for import is also one of import follows, but not the other way round.
+// takes reports whether a command has the flag. A flag for import is a flag of import follows too. A flag for import follows is no
+// flag of import.
 func takes(command string, flag *kong.Flag) bool {
 	if command == "doctor" {
 		command = "serve" // it checks a server's settings
