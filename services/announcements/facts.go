@@ -49,7 +49,7 @@ var (
 
 	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
-	// One walk along the newest announcements that are not over finds the first one beyond the bound. Its position becomes the
+	// One walk along the newest announcements that are not over finds the first one after the newest $2. Its position becomes the
 	// floor: announcements at or below the floor are out of the list for good, and their rows do not change.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond

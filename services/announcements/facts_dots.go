@@ -13,7 +13,7 @@ import (
 const everyone = -1
 
 var (
-	// How many dots there are, and whether this one is among them.
+	// countDots returns how many dots there are, and whether $1 is among them.
 	countDots = sql.NewStatement("count dots", `SELECT count(DISTINCT dot), COALESCE(max(CASE WHEN dot = $1 THEN 1 ELSE 0 END), 0) FROM dot_raises`)
 
 	// The later raise stays: an event of the past must not put out a dot that was raised since.
