@@ -25,8 +25,8 @@ type visit struct {
 // leastLifetime is the lifetime of keys that should have ended by the present thresholds. Their user counts as away.
 const leastLifetime = time.Hour
 
-// latestVisit returns the latest visit of a user for whom a view is rebuilt: this one if they are here, which it records, so that posts
-// published from now on are pushed to them. For any other reason it is the visit that SQL has, and pushed is false if it was so long ago
+// latestVisit returns the latest visit of a user whose view is rebuilt. For a visit it records the present one, so that posts published
+// from now on are pushed to the user. For any other reason it returns the visit that SQL has. pushed is false if that was so long ago
 // that not all posts are pushed to the user any more: their view is not shown until they return.
 func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reason rebuildReason) (latest visit, pushed bool, err error) {
 	if reason == forVisit {

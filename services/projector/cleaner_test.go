@@ -102,7 +102,7 @@ func TestCleanerFrees(t *testing.T) {
 	})
 }
 
-// After an inbox was trimmed, deletions refill it from below its floor.
+// After an inbox was trimmed and posts in it were deleted, it is refilled with posts that the trim had removed.
 func TestATrimmedInboxIsFilledUp(t *testing.T) {
 	w := world(t)
 	users := w.Users(2)

@@ -25,7 +25,7 @@ var (
 	endCleaner = sql.NewStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
 		WHERE name = $1 AND token = $2`)
 
-	// It applies only between two runs: a run under way looks at every key anyway.
+	// askCleaner changes nothing while a run is under way: that run looks at every key anyway.
 	askCleaner = sql.NewStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
 )
 

@@ -28,7 +28,7 @@ func (p *Projector) kinds() []jobs.Kind {
 // PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobPolicy, user) }
 
-// RefillJob reads a user's inbox from the facts again, because it has room below its floor. See Refill.
+// RefillJob reads a user's inbox from the facts again, because it has room for older posts. See Refill.
 func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobRefill, user) }
 
 // QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import

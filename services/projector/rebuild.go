@@ -36,7 +36,7 @@ func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (
 	return p.rebuildOnce(ctx, user, forVisit)
 }
 
-// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room below its floor. A refill is no visit: it
+// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room for older posts. A refill is no visit: it
 // makes no document, and does nothing for a user who is away, because their return brings the posts.
 func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, forRefill)
@@ -54,7 +54,7 @@ func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored
 type rebuildReason string
 
 // The constants are the last parts of the keys of runs. Each reason has runs of its own: a visitor must not share a run that is no
-// visit, and who wants a refill must not share a run that does not open the inbox.
+// visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
 const (
 	forVisit  rebuildReason = ""
 	forRefill rebuildReason = "+"

@@ -18,8 +18,8 @@ type skew struct {
 	noted  int
 }
 
-// note adds a sample and returns the estimate with it. 16 samples are four seconds of heartbeats: a clock that was set
-// is followed soon.
+// note adds a sample and returns the estimate with it. 16 samples are about three seconds of heartbeats, so the estimate soon follows a
+// clock that was set.
 func (s *skew) note(ahead time.Duration) (estimate time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

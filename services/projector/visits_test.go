@@ -99,7 +99,7 @@ func TestARefillIsNoVisit(t *testing.T) {
 // refilled.
 func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w := world(t)
-	var marked sync.Map // jobs run at once
+	var marked sync.Map // jobs run concurrently
 	w.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
 		for _, user := range users {
 			marked.Store(user, true)
