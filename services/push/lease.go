@@ -150,7 +150,7 @@ func (h *Hub) removeGone(ctx context.Context, p *portion) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, u := range p.gone {
-		// no watcher came, or came and left, meanwhile
+		// A watcher may have come meanwhile, and may have left again: such a user stays.
 		if len(u.watchers) == 0 && u.phase == clean && u.leftAt < p.now && u.entering == 0 && !u.leaving {
 			h.remove(u)
 		}

@@ -76,8 +76,8 @@ func (h *Hub) sweep(ctx context.Context) error {
 	return cmp.Or(first, ctx.Err())
 }
 
-// sample queues some idle users, different ones at each reconciliation. Their newly rendered states are compared with the
-// states that they were sent.
+// sample queues some users for whom nothing else is to be done, different ones at each reconciliation. Their newly rendered states are
+// compared with the states that they were sent.
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,7 +16,7 @@ type moment = time.Duration
 type phase uint8
 
 const (
-	clean     phase = iota // idle; a timer may be set for NextAt
+	clean     phase = iota // nothing is to be done; a timer may be set for NextAt
 	waiting                // dirty, and too soon after the last change: their timer is set to due
 	queued                 // in Hub.ready
 	rendering              // with a worker
