@@ -162,9 +162,9 @@ func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader s
 	return entries, err
 }
 
-// NewestCounting returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author,
-// published after the follow, not deleted. It returns 0 when there is none. A rebuild learns from it whether posts below the
-// inbox's floor count.
+// NewestCounting returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author, published
+// after the follow, not deleted. It returns 0 when there is none. Rebuilds and audits learn from it whether posts that the inbox does
+// not list count.
 func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)

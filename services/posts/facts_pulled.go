@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// For each author the statement reads one entry more than is wanted: that entry is the floor of the others. One statement
-	// reads one snapshot, so the version belongs to exactly the posts beside it.
+	// For each author the statement reads one entry more than is wanted: that entry becomes PulledPosts.Floor. One statement reads one
+	// snapshot, so the version belongs to exactly the posts beside it.
 	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
