@@ -23,8 +23,8 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions whose statements
-	// go out together.
+	// add holds the lock of the counter of user IDs, so nothing conflicts, except within a batch: a key may look new to two functions
+	// whose statements go out together.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:
@@ -111,7 +111,7 @@ func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.User
 	return slices.Compact(users), nil
 }
 
-// add gives new keys their IDs, under the counter's lock, and puts them into numbers.
+// add gives new keys their IDs and puts them into numbers. The caller has locked the counter of user IDs.
 func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
