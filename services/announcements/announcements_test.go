@@ -197,7 +197,7 @@ func TestEditing(t *testing.T) {
 	})
 }
 
-// A command that is repeated under a key happens once, and a later read returns the same.
+// A command that is repeated under a key publishes once. A repetition after the announcement has ended returns the same ID.
 func TestPublishingOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Users(1)[0]

@@ -159,8 +159,8 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 	})
 }
 
-// Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were
-// withdrawn or trimmed: their future ends are listed. No change lowers the count by more than one.
+// Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were withdrawn
+// or trimmed: their future ends are listed.
 func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		ends := func(after time.Duration) func(*Announcement) {

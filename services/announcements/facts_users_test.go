@@ -179,7 +179,8 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 	})
 }
 
-// TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random.
+// TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random, and compares the user's state with a
+// model.
 func TestUserStateAgainstModel(t *testing.T) {
 	histories.Fewer(t, 3)
 	eachStore(t, func(b *bundle) {

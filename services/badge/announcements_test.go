@@ -109,7 +109,8 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 	}
 }
 
-// A document that outlived the time for which its user counts as active is rebuilt: its counts may lack posts.
+// A document that outlived the time for which its user counts as active is rebuilt before it is shown: the user counts as new, and
+// earlier announcements do not count.
 func TestADormantDocumentIsRebuilt(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]

@@ -32,7 +32,7 @@ func TestReadEqualsTheFacts(t *testing.T) {
 	})
 }
 
-// A read takes one round trip, however many users are read and however many authors they follow.
+// A read takes one round trip, however many users are read.
 func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	n := served(t)
 	users := n.Users(20)
@@ -229,7 +229,7 @@ func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 	}
 }
 
-// A user's read is recorded once a day: in SQL, which fan-out reads, and on the user's keys.
+// A user's read is recorded once a day in SQL, which fan-out reads.
 func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	n := served(t)
 	author, reader := n.likedAuthor(0)

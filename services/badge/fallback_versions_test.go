@@ -113,8 +113,8 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.Must(errs[0])
 }
 
-// Documents are raised each second without a read, so that subscribers receive the exact counts. A client that returns with the
-// fallback version of a node that is gone gets a newer one too, and no client can raise a document into the future.
+// Documents are raised without a read, so that subscribers receive the exact counts. A client that returns with the fallback version of
+// a node that is gone gets a newer one too, and no client can raise a document into the future.
 func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(1)

@@ -65,7 +65,7 @@ func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-// A node that has shown badges shows them again with their time: clients that have them see no change.
+// A node that has shown badges shows the same numbers again, as STALE and with the time at which they were right.
 func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(2)
@@ -135,7 +135,8 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	}
 }
 
-// First each source fails alone, then all but one fail: each missing part is marked, and the total stays the sum of its parts.
+// Sources fail in every combination, on a node that remembers badges and on one that does not. The total is STALE with the same value,
+// or UNKNOWN if a part of it is neither counted nor remembered.
 func TestAnySourcesMayFail(t *testing.T) {
 	n := served(t)
 	author, _ := n.likedAuthor(3)

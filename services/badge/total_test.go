@@ -79,7 +79,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 	}
 }
 
-// A number of unread messages beyond the bound of the count is AT_LEAST, shown with a "+" under any cap.
+// More unread messages than are counted (services.MessagesCounted) are AT_LEAST, shown with a "+" under any cap.
 func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 	const most = services.MessagesCounted
 	for _, limit := range []int{99, 9999} {

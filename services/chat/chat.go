@@ -253,7 +253,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 }
 
 // wakingWatchers shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
-// transaction, which Apply writes and AfterApply reads. Other nodes see the change at their next turn.
+// transaction, which Apply writes and AfterApply reads. Other nodes see the change with their next read of SQL.
 func (s *Service) wakingWatchers(cmd *jobs.Command, head *Head) *jobs.Command {
 	// Each kind of command has its own key. If a mark that is committed together had the same key, its AfterApply could run in place of
 	// this one, and it wakes no watcher. Among commands of one kind, the last has the newest head.

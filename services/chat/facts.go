@@ -54,7 +54,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 	// The revision rises, so that watchers of the conversation read the new members.
 	countMembers = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
-	// The version refuses a pass that began before another change of the way.
+	// The version refuses a pass that began before another change of the way of counting.
 	setWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
@@ -87,7 +87,7 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 		}
 		pair = name
 	}
-	// IDs are dense numbers from the counter, so that projections can pack them.
+	// IDs are dense numbers from a counter, so that projections can pack them.
 	last, err := tx.RaiseCounter(ctx, "conversations", 1)
 	if err != nil {
 		return 0, false, err

@@ -232,8 +232,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these
-// are recognized as late.
+// A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these are
+// recognized as late. A pass over a conversation reads the states of its active members, page by page.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.MakeUsers("a", "b", "c")

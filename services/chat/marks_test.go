@@ -162,7 +162,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 }
 
 // A mark as unread stands until the user enters, writes or reads again, whatever becomes of the device that was inside when it was
-// made. The badge shows it at once, in both ways of counting.
+// made. The badge shows it in both ways of counting.
 func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, func(c *Config) { c.MaxWriteMembers = 2 })

@@ -129,7 +129,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	}
 }
 
-// Two changes are two versions, even when the later one has an earlier time.
+// Each new message raises the sum of the sequences, even if its time is earlier than that of the message before.
 func TestEveryChangeHasAUniqueStamp(t *testing.T) {
 	r := newRoom(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}

@@ -78,8 +78,8 @@ func (c ListChange) same(other ListChange) bool {
 	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
 }
 
-// maxUnlisted bounds the conversations that one watcher of a list follows in addition to the conversations in the badges: this
-// node reads the head of each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
+// maxUnlisted bounds the conversations that one watcher of a list follows in addition to the conversations in the badges: this node
+// reads the head of each of them every half second. Beyond it, changes of a list are seen with the next change of the badges.
 const maxUnlisted = 1000
 
 // Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come

@@ -32,7 +32,8 @@ func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(Li
 	}
 }
 
-// The list of a watcher is read when their badges say that it changed, and not when another part of the badges changed.
+// The list of a watcher is read when their badges say that it changed or do not know its version, and not when another part of the
+// badges changed.
 func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)
@@ -150,8 +151,8 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 	}
 }
 
-// A conversation that is counted when read is in no document while it is muted or open. Its messages still arrive, with one
-// read for all of a node's watchers.
+// A conversation that is counted when read is in no document while it is muted or open. Its messages still reach the watchers of a
+// list.
 func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
 	users := n.Users(2)

@@ -213,8 +213,8 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 	}
 }
 
-// Users begin to follow, return, or get the name, each at any moment while an author becomes huge: every reader's document names the
-// author.
+// A user begins to follow and another returns, at any moment while an author becomes huge: in the end every follower's document names
+// the author.
 func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {

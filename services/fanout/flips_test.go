@@ -27,9 +27,9 @@ type flips struct {
 	unsure  map[[2]services.UserID]bool // pairs with a follow whose job has not run
 }
 
-// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at any
-// step. At every moment the documents of all followers name every huge author. When all jobs have run, every user sees the feed of the
-// facts, pushed and pulled posts together.
+// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
+// any step. At every moment the documents of all followers name every huge author, except of followers whose job of the follow has not
+// run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1
@@ -40,7 +40,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(6)
 			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
-			for _, reader := range users[2:] { // a pinned author with many followers is huge at once
+			for _, reader := range users[2:] { // the first author has many followers from the start, so that a pin can make them huge
 				w.Follow(users[0], reader)
 				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}

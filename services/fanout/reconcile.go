@@ -76,8 +76,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	for i, post := range found {
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
 	}
-	// Fence: a chunk that read the former edge would count its posts differently, so whatever was read before is
-	// refused from now on.
+	// Fence refuses whatever was read before: a chunk that read the former edge would count its posts differently.
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{
 		Reader: edge.Follower, Stamp: stamp, Fence: true, Uncounted: edge.Mode != services.FollowAll, Pulled: pulled, Hosts: hosts, Entries: entries,
 	})
@@ -143,7 +142,7 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 // dropAuthor removes the author's items and answers whether the edge is still absent. The edge is read again after the removal:
 // the removal may have removed the items that a follow in between had merged. gone is false then, and Reconcile merges again.
 func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
-	// The script also fences, so pushes that read the old edge are refused.
+	// The script also refuses, from then on, pushes that read the old edge.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
 		return false, err
@@ -171,7 +170,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 			if entry == nil {
 				return true, nil
 			}
-			// The merge needs no fence, because the edge did not change. It also replaces an entry of this post that counts
+			// The merge needs no Fence, because the edge did not change. It also replaces an entry of this post that counts
 			// differently.
 			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
 			if err != nil || merged.Status == redis.Retry {

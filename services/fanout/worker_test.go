@@ -110,7 +110,8 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	w.Agree(users...)
 }
 
-// A fan-out whose last chunk is a dead job is deleted after a day, and not before: until then every node merges its post into pages.
+// A fan-out that does not end, as when a chunk is a dead job, is deleted after a day, and not before: until then every node merges its
+// post into pages.
 func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)

@@ -156,7 +156,8 @@ func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 	}
 }
 
-// An event that is refused, because its show was changed meanwhile, is reported, and the others happen.
+// An event that is refused, because its show was changed meanwhile, is reported, and the others happen. A file that is cut off replays
+// nothing.
 func TestAReplayBesideOtherChanges(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)

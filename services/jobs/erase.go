@@ -35,8 +35,8 @@ var (
 const soon = time.Minute
 
 // Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
-// user. Jobs of the kind except stay. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by
-// another one.
+// user. Jobs of the kind except stay. Due jobs still update views, so they run: a pass that finds such a job is followed by another
+// one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {

@@ -23,8 +23,8 @@ type NewJob struct {
 	ahead bool        // it goes ahead of waiting bulk work, see headStart
 }
 
-// Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it has
-// expired and another process has claimed the job, writes of the former holder have no effect.
+// Job is work that this process holds a lease on. Tries is how often it has failed. Token guards the lease: after it has expired and
+// another process has claimed the job, writes of the former holder have no effect.
 type Job struct {
 	ID        int64
 	Kind, Key string

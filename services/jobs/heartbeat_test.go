@@ -336,8 +336,8 @@ func TestJobsInDoubtAreReleased(t *testing.T) {
 	})
 }
 
-// A registered function gets the nodes when the heartbeat begins and after each beat, unless the node is alone on its
-// database. Its error fails the beat.
+// A registered function gets the nodes when the heartbeat begins and, unless the node is alone on its database, after each beat. Its
+// error fails the beat.
 func TestOnBeatGetsTheNodes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil)

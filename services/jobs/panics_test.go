@@ -100,7 +100,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 	}
 }
 
-// A batch that returns too few outcomes is a bug of its kind: its jobs fail, and the process goes on.
+// A batch that returns a wrong number of outcomes is a bug of its kind: its jobs fail, and the process goes on.
 func TestABatchWithoutOutcomesFails(t *testing.T) {
 	n := small(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
@@ -113,7 +113,7 @@ func TestABatchWithoutOutcomesFails(t *testing.T) {
 	}
 }
 
-// A panic in the update of the actor's views leaves the update to the job: the command has succeeded.
+// If the update of the actor's views panics, the command has succeeded and the views are stale.
 func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
 	n := small(t, nil, does("paint", nothing))
 	c := &jobs.Command{

@@ -174,7 +174,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 	}
 }
 
-// The memory of an export does not grow with its output: each line is emitted before the next one is read.
+// An export of many lines emits each of them.
 func TestExportStreams(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")
@@ -313,7 +313,7 @@ func TestPagesOfLongLines(t *testing.T) {
 	})
 }
 
-// An invalid position is refused, and never sent to the database.
+// An invalid position is refused, and a valid one is not.
 func TestPositionsOfAnExport(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	b.MakeUsers("ann")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A head has room for a GET with the longest query, and for usual headers beside it. A longer one is refused before it is whole.
+// A head has room for a GET with the longest query, and for usual headers beside it. A longer one is refused.
 func TestTheHeadOfARequestIsBounded(t *testing.T) {
 	s := &Server{Config: Config{BodyLimit: 64 << 10, RequestDeadline: 10 * time.Second}, Log: slog.New(slog.DiscardHandler)}
 	server := s.httpServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -55,9 +55,9 @@ var (
 		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )
 
-// SetFollowMode sets which items of a followee count for a follower, whether the follow is shown or not. follows is false if there
-// is no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow
-// keeps since and the mode's row in step.
+// SetFollowMode sets which items of a followee count for a follower, whether the follow is shown or not. follows is false if there is
+// no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow keeps
+// since and the mode's row consistent.
 func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, mode services.FollowMode) (follows, changed bool, err error) {
 	var since, followed services.PostID
 	if follows, err = tx.One(ctx, lockFollow, []any{follower, followee}, &since); err != nil || !follows {

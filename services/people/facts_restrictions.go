@@ -197,8 +197,8 @@ func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (u
 	return until, found, err
 }
 
-// EndMutes ends a user's mutes that were over at a moment, for an event of that moment: the event is applied as if the jobs that
-// end mutes had run before it. These jobs still bring the user's feed in line.
+// EndMutes ends a user's mutes that were over at a moment, for an event of that moment: the event is applied as if the jobs that end
+// mutes had run before it. These jobs still update the user's feed.
 func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Time) error {
 	over, err := sql.Column[services.UserID](ctx, tx, endedMutes, muter, at)
 	for _, muted := range over {

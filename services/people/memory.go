@@ -17,8 +17,8 @@ type MemoryFacts interface {
 	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
-// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are
-// kept in step by the changelog. The ID of a key never changes while its user exists, so IDs need the log only for erasures.
+// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are kept up
+// to date by the changelog. The ID of a key never changes while its user exists, so IDs need the log only for erasures.
 type Memory struct {
 	*changelog.Cache[services.UserID, services.User]
 	facts MemoryFacts

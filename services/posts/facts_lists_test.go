@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is still full. If they are
-// more than a page looks at, the page is empty and reports that the list continues.
+// A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is still full. If they are more
+// than a page looks at, the page is short or empty, and reports that the list continues.
 func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)

@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Pushed and pulled posts are one list. Authors hide from the viewer, block them, are blocked by them, or are muted.
+// Pushed and pulled posts are one list. The list is empty for an author who hides from the viewer or blocks them, and not for one whom
+// the viewer blocks or mutes.
 func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer services.UserID = 7

@@ -228,8 +228,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 	})
 }
 
-// Without Redis a run waits, and continues from its position when Redis is back. The log reports the wait and the end of it, and
-// at last the freed data.
+// Without Redis a run waits, and continues from its position when Redis is back. In the end the log reports the freed data.
 func TestCleanerWithoutRedis(t *testing.T) {
 	var text lockedText
 	w := fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) }})

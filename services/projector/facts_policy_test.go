@@ -60,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// Two devices change different parts at once: both changes are kept, and the version counts both.
+// Several devices change different parts at once: all changes are kept, and the version counts each.
 func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		user := b.MakeUsers("alice")[0]

@@ -138,7 +138,8 @@ func TestACallCountsUntilItsRunEnds(t *testing.T) {
 	eventually.Holds(t, "all runs have ended", func() bool { return w.Projector.RebuildStats().Calls == 0 })
 }
 
-// A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. It is never shown as 0.
+// A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. Until then the document is not ready, so it
+// is not shown as 0.
 func TestALostFeedComesBackRight(t *testing.T) {
 	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
 		w := served(t)

@@ -12,11 +12,12 @@
 // goroutine per watcher or per user. A user with one watcher takes about 350 bytes, and each further watcher 200; without
 // WithWake, the callback at the end of a context is 400 more.
 //
-// On failure: while Redis is away, reconciliation is tried each second, and the first reconciliation that gets an answer finds
-// every missed change. If a state cannot be rendered, or only as UNKNOWN, the last state stays in place. The next reconciliation
-// tries again. After a second failure one reconciliation is skipped, and after each further failure three. When Redis lost its
-// data, every user is read again, which rebuilds their document, and enters again. A document that is older than a state that was
-// rendered from it is not sent: it is reported as lost, rebuilt with a newer version, and then sent.
+// On failure: while Redis is away, reconciliation is tried each second, and the first reconciliation that gets an answer finds every
+// missed change. If a state cannot be rendered, or only as UNKNOWN, the last state stays in place. The next reconciliation tries again.
+// After a second failure the first reconciliation that comes at least Sweep later tries again, and after each further failure the first
+// that comes at least three times Sweep later. When Redis lost its data, every user is read again, which rebuilds their document, and
+// enters again. A document that is older than a state that was rendered from it is not sent: it is reported as lost, rebuilt with a
+// newer version, and then sent.
 package push
 
 import (

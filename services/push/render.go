@@ -183,8 +183,8 @@ func at[T any](list []T, i int) (value T) {
 	return value
 }
 
-// fail leaves a user to reconciliation. After a first failure the next reconciliation tries again, after a second failure one is
-// skipped, and after each further failure three.
+// fail leaves a user to reconciliation. After a first failure the next reconciliation tries again, after a second failure the first
+// that comes at least Sweep later, and after each further failure the first that comes at least three times Sweep later.
 func (h *Hub) fail(u *user, now moment) {
 	u.phase = clean
 	u.again = false

@@ -13,8 +13,9 @@ import (
 	"tidings/services/trace"
 )
 
-// TestRenderErrors: the next reconciliation tries a failed render again. After a second failure one reconciliation is skipped,
-// and after further failures three. Hints do not hurry the render.
+// TestRenderErrors: the next reconciliation tries a failed render again. After a second failure the first reconciliation that comes at
+// least Sweep later tries, and after further failures the first that comes at least three times Sweep later. Hints do not hurry the
+// render.
 func TestRenderErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
