@@ -79,7 +79,7 @@ func plain(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// wide changes elements that can be wider than a phone: they get the focus, so that a reader with only a keyboard can scroll
+// wide changes elements that can be wider than a phone: the keyboard can focus them, so that a reader with only a keyboard can scroll
 // them. A header cell without text becomes an ordinary cell.
 var wide = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 

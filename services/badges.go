@@ -117,7 +117,8 @@ const staleBase = 9_000_000_000_000_000
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleBase)
 	if !at.IsZero() {
-		// The time is in units of 10 us, so that the half keeps its 16 digits and its leading 9; callers keep two times 10 us apart.
+		// The time is in units of 10 us, so that the half keeps its 16 digits and its leading 9. Callers keep two different times at
+		// least 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
 	}
 	return Version(own, shared)
@@ -167,10 +168,10 @@ func CheckVersion(field, text string) error {
 	return nil
 }
 
-// LiveCount is how many running shows of followed hosts went live since the viewer's last look at the board, as the node knows
-// at rendering.
+// LiveCount is how many live shows of followed hosts started after the viewer last looked at the board, as the node knows it when it
+// renders the badges.
 type LiveCount struct {
 	New      int
-	Sequence uint64 // the sum of the hosts' versions: it rises with each change of which shows are live
+	Sequence uint64 // the sum of the hosts' versions: it rises whenever the set of live shows changes
 	Behind   bool   // the node cache has no shows yet
 }

@@ -94,7 +94,7 @@ func (h *HostCategories) Find(name Category) (HostCategory, bool) {
 // MaxHostCategories bounds how many categories the host application can define: each is two fields of a document.
 const MaxHostCategories = 32
 
-// A name is in lower case and begins with a letter: see Category. 32 characters bound the fields of documents.
+// A name is in lower case and begins with a letter: see Category. It is short, because documents hold the names of categories.
 var hostCategoryName = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,31}$`)
 
 // CheckHostCategory reports whether a name can be that of a category of the host application. field names the argument in the

@@ -51,7 +51,7 @@ func (id PostID) After(taken PostID) PostID {
 	if id > taken {
 		return id
 	}
-	// The ID of an event stays one, also at the beginning of the next millisecond.
+	// The result keeps pastHalf, even in the next millisecond, so that it is still the ID of an event.
 	return taken&^node + 1<<idNodeBits | id&(pastHalf|node)
 }
 

@@ -43,7 +43,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 		if reason != "" {
 			return nil, reason
 		}
-		// A later value would win silently.
+		// Without this check the later value would win silently.
 		if _, twice := expiry[source]; twice {
 			return nil, fmt.Sprintf("%s is named twice", source)
 		}
@@ -100,7 +100,7 @@ func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	return max(1, PostIDAt(e.Since(source, today))) - 1
 }
 
-// AgedAnnouncements returns a reader's state in the announcements in which announcements that are too old count as read.
+// AgedAnnouncements returns a reader's state, with the position moved forward so that announcements that are too old count as read.
 func (e SourceExpiry) AgedAnnouncements(state AnnouncementState, today int64) AnnouncementState {
 	if e.Expires(SourceAnnouncements) {
 		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)

@@ -54,8 +54,8 @@ const MaxBodyCharacters = 5000
 // CheckBody reports whether a text is valid as the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists. The count of new posts covers as many posts, or more if the cap is
-// higher. It includes the posts that other posts have pushed off the list.
+// Retention is how many of the newest posts a home feed lists. The count of new posts goes up to this number, or beyond the display cap
+// if the cap is higher (badge/source.Caps.FeedLimit). It includes posts that newer posts have pushed off the list.
 const Retention = 300
 
 // FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts, and posts
@@ -71,7 +71,7 @@ type FeedEntry struct {
 type FollowedAuthor struct {
 	Author UserID
 	Since  PostID
-	Quiet  bool // of hosts alone
+	Quiet  bool // set for hosts only
 }
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.

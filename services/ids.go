@@ -30,8 +30,9 @@ const (
 	idLowBits  = 21
 	idNodeBits = 10
 
-	// pastHalf is the highest bit of the sequence. The IDs of events that are told with their time have it, and the IDs that are made for
-	// the present do not: so the two kinds differ, however long ago a node made the others of a millisecond.
+	// pastHalf is the highest bit of the sequence. It is set in the IDs of events that are reported with their time (NextAt), and not
+	// in the IDs of the present (Next). So an ID of one kind never equals an ID of the other kind, even if a node makes both for the
+	// same millisecond at different times.
 	pastHalf = PostID(1) << (idLowBits - 1)
 )
 

@@ -38,8 +38,8 @@ func IsPanic(err error) bool {
 	return is
 }
 
-// PassOn panics again with the error of a panic, and returns any other error. It is for the goroutine that waits for others, in which
-// Recover was deferred: the panic then takes the way that it would have taken without them.
+// PassOn panics again with the error of a panic, and returns any other error. A goroutine that waits for others, in which Recover was
+// deferred, calls it with their error: their panic then unwinds the waiting goroutine, as if it had done the work itself.
 func PassOn(err error) error {
 	if IsPanic(err) {
 		panic(err)
@@ -50,8 +50,8 @@ func PassOn(err error) error {
 // keepPause is the time between a panic and the next beginning. A bug that panics each time costs a line of the log per second.
 const keepPause = time.Second
 
-// Keep runs a loop, and begins it again after a panic, until ctx ends or the loop returns. The loop must leave nothing behind that it
-// would wait for: goroutines and locks of its own end with a panic too.
+// Keep runs a loop, and begins it again after a panic, until ctx ends or the loop returns. A loop that panics must end its own
+// goroutines and release its locks; otherwise the next run would wait for them.
 func Keep(ctx context.Context, log *slog.Logger, loop func(ctx context.Context) error) error {
 	for {
 		err := func() (err error) {

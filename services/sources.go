@@ -95,7 +95,7 @@ type Badges struct {
 	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes the badges next; zero is never
 	Key           string    // of the user, if the viewer is another user; else ""
-	Learned       uint64    // the part of Version's shared half that comes from shared streams, without the changes by time alone
+	Learned       uint64    // the part of Version's shared half that changelog.Follower.Learned counts; time alone never changes it
 }
 
 // IsNode says that the badges can be fetched by their ID.
@@ -128,7 +128,7 @@ type ConversationCounts struct {
 // ListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except by messages in muted
 // or open conversations that are counted when read. The zero value is unknown and equals nothing.
 type ListVersion struct {
-	Own      uint64 // differs after each change that is written to the user
+	Own      uint64 // differs after each change that is written to the user's document
 	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read
 }
 

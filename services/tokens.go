@@ -16,7 +16,7 @@ func ParseReadToken(text string) (generation uint64, err error) {
 	if text == "" {
 		return AnyGen, nil
 	}
-	// Below AnyGen, so that no token means "everything".
+	// With 62 bits the generation is below AnyGen, so that no token stands for every item.
 	generation, err = strconv.ParseUint(text[1:], 10, 62)
 	// One generation has one text: no leading zeros or signs.
 	if err != nil || ReadToken(generation) != text {

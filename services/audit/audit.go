@@ -186,8 +186,9 @@ func (a *Audit) recheck(ctx context.Context) error {
 	waiting := map[check]bool{}
 	var kept, due []suspect
 	for _, s := range a.suspects {
-		// The queue is asked once for all suspects of one check. Jobs planned for after the check do not explain what it found. They are
-		// left out by the time of the check and not by the present, or a job in each minute would keep a suspect waiting forever.
+		// The queue is asked once for all suspects of one check. Jobs that were planned for after the check do not explain what the
+		// check found. The time of the check decides which jobs these are, and not the present time: otherwise a job that is due each
+		// minute would keep a suspect waiting forever.
 		of := check{s.job, s.at}
 		if _, known := waiting[of]; !known && !now.Before(s.at.Add(checkAgain)) {
 			waits, err := jobs.Waits(ctx, a.Store, s.job, s.at.Add(mostAhead), now.Add(longestLease))
@@ -223,7 +224,7 @@ func (a *Audit) recheck(ctx context.Context) error {
 		// Nothing has changed on either side, and no job is left that could change anything.
 		case compared.Digest() == s.digest:
 			if err := a.repair(ctx, s.user, compared.Differs); err != nil {
-				return err // the next lap finds the remaining suspects again
+				return err // all suspects stay, and the next turn checks them again
 			}
 		// Something changed in between, so this may be another difference. The user waits as a new suspect.
 		case s.checks < maxChecks:

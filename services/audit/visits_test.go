@@ -50,7 +50,8 @@ func TestRepairsAreNoVisits(t *testing.T) {
 			if !seenNow.Equal(seen) || !beforeNow.Equal(before) || w.Document(user).Day != day {
 				t.Errorf("seen at %s, before at %s, on day %d; want %s, %s, day %d", seenNow, beforeNow, w.Document(user).Day, seen, before, day)
 			}
-			// What was emptied gets the life that is left since the last visit; all else keeps what it had.
+			// A document that the audit emptied and rebuilt lives as long as the user's last visit allows. Any other document keeps its
+			// remaining life.
 			emptied := a.Stats().Drifted == 1
 			if longest := w.Projector.Lifetime() - 2*oneDay; emptied && (leftNow > longest || leftNow < longest*9/10) || !emptied && (leftNow-left).Abs() > time.Minute {
 				t.Errorf("the document lives for %s, and had %s left", leftNow, left)

@@ -13,8 +13,8 @@ import (
 // only names the only key that a user is shown.
 func only(key string) func(int) string { return func(int) string { return key } }
 
-// A change may come while a timer is set, although the timer's own changes have been notified already. This timer or the next one
-// notifies the new change, without another change.
+// A change that comes too soon after a notification waits for a timer: one that is set already, or a new one. The timer notifies the
+// change, which does not wait for a further change.
 func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})

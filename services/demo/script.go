@@ -90,8 +90,8 @@ func (s *script) past() [][]event {
 	for range mostLive {
 		starts = append(starts, s.start())
 	}
-	// The board lists shows by their start, and shows that start at one moment by their IDs. Sorted like this, the shows have one
-	// order in both.
+	// The board lists shows by their start, and shows with the same start by their IDs. Sorted by number, the shows have the same order
+	// by start and by ID.
 	slices.SortFunc(starts, func(a, b event) int {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
@@ -188,8 +188,8 @@ func (s *script) event() event {
 	return s.start()
 }
 
-// somebody chooses a person, weighted by activity, but never the viewer or the person besides. The cube gives half of all
-// acts to the first eighth of the people.
+// somebody chooses a person, weighted by activity, but never the viewer and never the person at the position besides. The cube gives
+// half of all acts to the first eighth of the people.
 func (s *script) somebody(besides int) int {
 	for {
 		// The people are sorted by activity, which falls steeply.

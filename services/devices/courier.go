@@ -144,8 +144,8 @@ func (c *courier) due(ctx context.Context) (list []row, err error) {
 	return slices.DeleteFunc(list, func(r row) bool { return c.underway[r.hash] }), nil
 }
 
-// begin begins requests to due devices, and settles devices that need none. began says that there were any. The changes and the
-// sockets are looked up for all devices at once.
+// begin begins requests to due devices, and settles devices that need none. began reports whether it did either for any device. The
+// changes and the sockets are looked up for all devices at once.
 func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	list, err := c.due(ctx)
 	if err != nil || len(list) == 0 {
@@ -201,7 +201,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.s.db.Now()
-	if within.Err() != nil && a.Err != "" { // this node stops, and another one repeats it
+	if within.Err() != nil && a.Err != "" { // this node stops, or its lease ends: the request is repeated later
 		c.lanes.end(r.service)
 		delete(c.underway, r.hash)
 		return
@@ -299,8 +299,8 @@ func (r row) givenUp(now time.Time, why string) outcome {
 	return outcome{row: r, deadAt: now, err: why, failed: true}
 }
 
-// record writes the outcomes of messages, if this node still has the lease. Outcomes that it could not write stay in ended, and are
-// tried again.
+// record writes the outcomes of messages. After an error of SQL they stay in ended, and are tried again. If this node has lost the
+// lease, they are dropped, and the next node repeats the messages.
 func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
 	ended := slices.Clone(c.ended)

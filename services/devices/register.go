@@ -64,7 +64,8 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	return done, nil
 }
 
-// register writes a registration, under a lock of the user and of the device. head is the earlier position of the stream's end.
+// register writes a registration, under a lock of the user and of the device. head is the end of the change stream as it was read
+// before the transaction.
 func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID

@@ -201,7 +201,7 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 				n.edit(dora, answer, Draft{Body: "for nobody", Parent: post})
 				n.wants(author, "without the mention", services.CategoryComment, c.unseen)
 				n.wants(author, "without the mention", services.CategoryMention, 0)
-				if c.others { // the other answer did not hide what the edit did
+				if c.others { // without the other answer the number shows what the edit did
 					n.Must(n.do(n.Service.Delete(erin, other)))
 					n.wants(author, "the other answer is deleted", services.CategoryComment, 0)
 				}

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// The limits of the posts that a page of newer ones repeats.
+// A page of newer posts repeats some older posts. These limits say which.
 const (
 	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins overlap before its position.
 	overlap = 5 * time.Second

@@ -142,8 +142,8 @@ func notFound(field string, id ID) error {
 }
 
 // deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time
-// (dated) is read for users whose later marks cover it. deliver returns the states of all given users, in order of user ID, so that
-// a repeated delivery projects them again.
+// (dated) is read for users who have made a mark that covers it. deliver returns the states of all given users, in order of user ID, so
+// that a repeated delivery projects them again.
 func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]State, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)

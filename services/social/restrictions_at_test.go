@@ -9,8 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// Restrictions of one millisecond in the past are listed in the order in which they were reported, also when another process of
-// the node reports a later one: it knows no ID of the first.
+// Restrictions of one millisecond in the past are listed in the order in which they were reported, even if each is reported by another
+// process of the node: a new process does not know the IDs that a former process made.
 func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 1)

@@ -32,9 +32,9 @@ func (s State) fallen(before State) (parts []Part) {
 	return parts
 }
 
-// stillUnread are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or
-// fell and has only older items. The part's alert before it then counts again, for readers who did not get that alert. left has
-// the newest items of the parts that fell.
+// stillUnread are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or fell and
+// has only older items. Then the part's earlier alert counts again, for readers who did not get that one. left has the newest items of
+// the parts that fell.
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
 	for name, alert := range before.Alerts {

@@ -23,7 +23,7 @@ var (
 	// For metrics: the backlog, and its age.
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
-	// Only marks that have not risen since: otherwise the change behind a newer mark would be lost.
+	// This removes only marks that have not risen since they were read: otherwise the change behind a newer mark would be lost.
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 

@@ -10,9 +10,9 @@ import (
 	otel "go.opentelemetry.io/otel/trace"
 )
 
-// Handler records a span for each request, within the trace that its header traceparent names. Sockets and event streams have
-// no span: they stay open for long, and each of their operations has a separate trace. A client that wants a stream names it first;
-// others name it at the end of a list, with every query.
+// Handler records a span for each request, within the trace that its header traceparent names. Sockets and event streams have no span:
+// they stay open for long, and each of their operations has a separate trace. A client that asks for an event stream names its type
+// first in the header Accept. Other clients may name it last, with every query, and do not get a stream.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := active.Load()

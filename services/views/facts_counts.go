@@ -71,7 +71,7 @@ SELECT v.view_code, v.view_id, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 		WHERE i.view_code = v.view_code AND i.view_id = v.view_id AND i.standing ORDER BY i.at DESC LIMIT 1), 0)
 FROM views v`)
 
-	// Counts nothing: the audit counts the items one by one, so that it finds errors in countsOf.
+	// auditedViews counts nothing: the audit counts the items one by one, so that it finds errors in countsOf.
 	auditedViews = sql.NewStatement("audit the views of a user", `
 SELECT r.ver, l.view_code, l.view_id, l.position, c.seq FROM view_readers r
 CROSS JOIN user_access_log l LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id

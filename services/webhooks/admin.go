@@ -77,7 +77,8 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	return text, nil
 }
 
-// add inserts an endpoint. head is the earlier position of the stream's end, and from is where the endpoint begins.
+// add inserts an endpoint. head is the end of the change stream as it was read before the transaction, and from is the position at
+// which the endpoint begins.
 func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head, from uint64) error {
 	count := 0
 	if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {

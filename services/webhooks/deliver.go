@@ -206,7 +206,8 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. It returns a non-nil err at once.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. If err is not nil, sift only returns
+// it.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
@@ -267,7 +268,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 			for one := take(nil); one != nil; one = take(one) {
 				a := d.post(ctx, e, one, secrets)
 				if ctx.Err() != nil {
-					continue // this node stops, and another node repeats the request
+					continue // this node stops, or its lease ends: the request is repeated later
 				}
 				one.answer = a
 				switch {

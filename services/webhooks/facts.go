@@ -36,7 +36,7 @@ var (
 
 	readWebhook = sql.NewStatement("a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1`)
 
-	// Under lockWebhook.
+	// The caller has locked the row by lockWebhook.
 	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)
 
 	// Each count is bounded by the number of users, and is read from the index.
@@ -63,7 +63,7 @@ var (
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
 			first_at = excluded.first_at, due_at = excluded.due_at, dead_at = excluded.dead_at, status = excluded.status, error = excluded.error`)
 
-	// Dead letters too: a newer change has been delivered.
+	// This drops dead letters too, because a newer change has been delivered.
 	dropLetters = sql.NewStatement("drop letters", `DELETE FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 
 	// attempts > 0: letters that wait for their users to be away go on waiting.
@@ -82,8 +82,8 @@ var (
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.attempts > 0 AND (c.seq IS NULL OR c.seq <= $2) ORDER BY l.due_at LIMIT $3`)
 
-	// Dead letters too: after a new change of the user, the webhook is told all that has changed after the base, the last version that it
-	// has.
+	// This includes dead letters: after a new change of the user, the webhook is told everything that changed after base, the last
+	// version that it has.
 	lettersOf = sql.NewStatement("letters of users", `SELECT user_number, '', base, heard, seq, attempts, first_at, due_at, dead_at, status, error
 		FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 

@@ -217,8 +217,9 @@ func (w *world) set(likes int, users ...services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
 	for _, user := range users {
+		// A smaller number means that some were read and none came.
 		if likes >= w.likes[user] {
-			w.items[user] = services.Item{ID: "notification:1", At: time.Now()} // else some were read, and none came
+			w.items[user] = services.Item{ID: "notification:1", At: time.Now()}
 		}
 		w.likes[user] = likes
 	}

@@ -99,8 +99,8 @@ var testHelpers = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// helpersFromAbove are exceptions: test helpers that the tests of a package below may use too. Users have posts to rebuild only with
-// fan-out. Such tests are in a separate test package, because Go allows no import cycle.
+// helpersFromAbove are exceptions: test helpers that the tests of a package below may use too. The tests of rebuilds need users with
+// posts in their feeds, and only fan-out makes those. Such tests are in a separate test package, because Go allows no import cycle.
 var helpersFromAbove = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
 // owners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may

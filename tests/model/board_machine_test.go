@@ -47,7 +47,7 @@ type followed struct {
 type sessionModel struct {
 	reader, id, last string
 	version          uint64
-	step             int          // of the last follow, but for recent ones, of a host on the board; hosts followed later are not on the session's board
+	step             int          // of the last follow of a host on the board that was not recent: see lastFollows
 	recent           map[int]bool // the steps of the recent follows of hosts on the board
 	made, until      time.Time    // until is the end of its lease; zero without a lease
 }
@@ -383,7 +383,7 @@ func (b *boards) goOn(t *rapid.T) {
 
 // later lets some minutes pass, in which sessions that nobody reads can end.
 func (b *boards) later(t *rapid.T) {
-	// With the seconds, no session begins exactly the time after a follow from which on the follow is not recent.
+	// A follow is recent for five minutes. The seven seconds keep a session from beginning exactly five minutes after a follow.
 	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
 }
 

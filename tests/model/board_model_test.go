@@ -71,8 +71,8 @@ func (b *boards) has(s *sessionModel, host string) bool {
 	return follows && (follow.step <= s.step || s.recent[follow.step]) && !b.mutes[p]
 }
 
-// lastFollows are the follows of the hosts on a reader's board now: the step of the last one before a time, 0 without such hosts, and
-// the steps of the others.
+// lastFollows returns the steps of a reader's follows of the hosts that are on the board now. step is that of the last follow before
+// since, 0 without one. recent are the steps of the follows from since on.
 func (b *boards) lastFollows(reader string, since time.Time) (step int, recent map[int]bool) {
 	recent = map[int]bool{}
 	for _, show := range b.shows {

@@ -43,8 +43,8 @@ func (r *replayed) sees(t *rapid.T, person string) any {
 		if len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", person, got.Errors)
 		}
-		// On a slow machine a view or a source can be late, an update after a commit is still owed, and a job whose time is up is
-		// repeated.
+		// On a slow machine a view or a source can be STALE for a moment: the update of a view after a commit may still be owed, and a
+		// job that took too long is repeated.
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
 			left := r.Jobs.UpdateStaleViews(r.TB.Context())
 			r.settled()

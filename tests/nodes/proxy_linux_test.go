@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// silentNode accepts everything, and reports what has arrived. It says something only once speak is closed.
+// silentNode accepts every request and socket, and reports it on arrived. It sends no answer until speak is closed, except to health
+// checks.
 func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -44,9 +45,9 @@ func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http
 	}
 }
 
-// A node whose machine has vanished takes requests on kept connections and answers nothing. The proxy gives such a request up soon;
-// sockets and event streams, which may be silent for long, stay. A client whose queries accept an event stream too, as urql's do, waits no
-// longer for them.
+// A node whose machine has vanished takes requests on kept connections and answers nothing. The proxy soon gives such a request up.
+// Sockets and event streams, which may be silent for long, stay open. A query is given up just as soon if its client would also accept
+// an event stream, as urql does.
 func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	c := &composition{t: t, network: network()}
 	arrived, speak := make(chan string, 10), make(chan struct{})
@@ -91,7 +92,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	if answer, err := http.ReadResponse(switched, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the upgrade: %v, %v", answer, err)
 	}
-	// With the port: a node compares it with the origin of a page.
+	// The host that reaches a node has the port, because a node compares the host with the origin of a page.
 	host := strings.TrimPrefix(c.URL, "http://")
 	stream := ask("text/event-stream, multipart/mixed", "watch")
 	query := make(chan *http.Response, 1)
@@ -103,14 +104,14 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 			t.Errorf("a node got %q, want %q", got, want)
 		}
 	}
-	// It is given up, and so is what was asked before it.
+	// The proxy gives the mutation up. The query, which it got earlier, is given up too: see below.
 	if plain := ask("application/json", "a mutation"); plain.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("the plain request: %s", plain.Status)
 	}
 	if got := <-arrived; got != "request a mutation to "+host {
 		t.Errorf("a node got %q", got)
 	}
-	// The others were as silent, and for longer.
+	// The stream and the socket were silent for longer than the mutation, and are still open.
 	close(speak)
 	if query := <-query; query.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("the query: %s", query.Status)

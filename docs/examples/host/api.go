@@ -99,8 +99,8 @@ type Feed struct {
 	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is how often Open reads a feed at most. It reads again if the newest article has vanished. One erasure removes all
-// articles of an author at once.
+// mostReads is how often Open reads a feed at most. It reads again if the newest article shown has vanished, because its author was
+// erased: an erasure removes all articles of an author at once, so a further read rarely meets another one.
 const mostReads = 3
 
 // Open shows a user their feed, and marks the shown articles as seen, but not articles that came meanwhile.

@@ -63,7 +63,7 @@ func (s *Store) Delete(ctx context.Context, article int64) error {
 		if err != nil {
 			return err
 		}
-		// Both programs delete the article's likes with it, so the likes need no events.
+		// This application and Tidings both delete the article's likes with it, so the likes need no events.
 		return tell(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
 	})
 }

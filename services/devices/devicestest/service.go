@@ -61,7 +61,7 @@ func (s *Service) start(address string) {
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	})
-	if address != s.address { // the address stays at a restart, because requests read it
+	if address != s.address { // Restart must not write the address, because requests read it at the same time
 		s.address = listener.Addr().String()
 	}
 	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
