@@ -52,9 +52,9 @@ type RestrictionKind string
 
 // The kinds of restrictions.
 const (
-	Mute  RestrictionKind = "MUTE"  // the owner's feed shows nothing of the other
+	Mute  RestrictionKind = "MUTE"  // the owner's feed shows nothing of the other user
 	Block RestrictionKind = "BLOCK" // the two are separated: no follows, no notifications, no direct messages
-	Hide  RestrictionKind = "HIDE"  // the other's feed shows nothing of the owner
+	Hide  RestrictionKind = "HIDE"  // the other user's feed shows nothing of the owner
 )
 
 // Restriction is one user's restriction of another.

@@ -23,7 +23,7 @@ func (o Object) GlobalID() string {
 	return GlobalID(o.Type, PostID(o.Number).String())
 }
 
-// ParseObject parses the ID of an object of one of RefTypes. field names the argument in the error, which is INVALID.
+// ParseObject parses the ID of an object whose type is in RefTypes. field names the argument in the error, which is INVALID.
 func ParseObject(field, id string) (Object, error) {
 	kind, _, _ := strings.Cut(id, ":")
 	switch kind {

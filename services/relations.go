@@ -2,8 +2,8 @@ package services
 
 import "math"
 
-// Relation is how a viewer and another user relate to each other. Restrictions that the other has set against the viewer are
-// left out: nobody learns who blocks or hides from them.
+// Relation is how a viewer and another user relate to each other. Restrictions that the other user has set against the viewer are left
+// out: nobody learns who blocks or hides from them.
 type Relation struct {
 	Follows  bool // the viewer follows the user, whether posts are shown or not
 	Followed bool // the user follows the viewer

@@ -64,7 +64,7 @@ type Audit struct {
 	suspects     []suspect
 	recountBelow services.PostID // the posts below it are recounted next
 
-	// Read by metrics while Run runs.
+	// Metrics read these fields while Run runs.
 	visited, mended, drifted atomic.Uint64
 	miscounted               atomic.Uint64
 	lap                      atomic.Int64

@@ -82,7 +82,7 @@ func litUser(w node) (user, author services.UserID) {
 	}
 	enqueue(w, fanout.SeenJob(user), projector.PolicyJob(user), announcements.UserJob(user))
 	w.Quiet(w.Fanout)
-	_, err := w.Projector.Recount(w.TB.Context(), user) // this writes the last version of the way of counting, which no job projects
+	_, err := w.Projector.Recount(w.TB.Context(), user) // this writes the last WayVersion, which no job projects
 	w.Must(err)
 	return user, author
 }

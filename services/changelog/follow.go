@@ -64,7 +64,7 @@ func (k *Following) catchUp(ctx context.Context) (changes int, loaded bool, err 
 		}
 	}()
 	defer services.Recover(&err)
-	// Each turn reads at most one batch. After a load it goes on from the version that the load began at.
+	// Each round of this loop reads at most one batch. After a load it goes on from the version that the load began at.
 	for {
 		if !k.current.Load() {
 			if err := k.load(ctx); err != nil {

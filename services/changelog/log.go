@@ -38,8 +38,8 @@ var (
 
 	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
-	// A version that is taken is no error of the statement: another function of the same batch may have taken it in between, and an error
-	// would abort the batch for every function after this one.
+	// In a batch a function first runs with a guess of the head, see sql/together.go, so another function may have taken the version.
+	// That is no error of the statement: an error would abort the batch for every function after this one.
 	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 

@@ -230,8 +230,8 @@ func TestBurstIsOneMessage(t *testing.T) {
 	}
 }
 
-// After a change of the server's key, sending to a device fails, and its error names the other key, until the browser registers
-// again.
+// After a change of the server's key, nothing is sent to a device that was registered for the former key, and its error says so, until
+// the browser registers again.
 func TestAnotherKey(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

@@ -2,8 +2,8 @@ package devices
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user. The keys of a browser are left out: they are no data of the user, and with
-// them anyone can read its messages.
+// Exports are this package's kinds of lines in a user's export. The keys of a browser are left out: they are no data of the user, and
+// with them anyone can read its messages.
 var Exports = []export.Kind{
 	export.NewKind("pushDevice", "name text, endpoint text, silent bool, registeredAt time, lastRegisteredAt time, deliveredAt time", "registered_at BIGINT, hash TEXT",
 		`SELECT name, endpoint, silent, registered_at, seen_at, CASE WHEN delivered_at > 0 THEN delivered_at END FROM devices WHERE user_number = $1`),

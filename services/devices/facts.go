@@ -49,7 +49,7 @@ var (
 	// of all later devices.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
-	// No row: another node has the lease.
+	// If there is no row, another node has the lease.
 	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
 	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds the token of another node,

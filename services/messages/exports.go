@@ -2,7 +2,7 @@ package messages
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user.
+// Exports are this package's kinds of lines in a user's export.
 var Exports = []export.Kind{
 	export.NewKind("siteMessage", "id siteMessage, kind text, title text, content text, url text, data json, sentAt time, updatedAt time, readAt time", "m.id BIGINT",
 		`SELECT m.id, m.type, m.title, m.content, COALESCE(l.url, ''), COALESCE(l.data, ''), m.created_at, m.updated_at, r.read_at

@@ -91,7 +91,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 			places[key{state.User, state.Type}] = place
 			states = append(states, state)
 		}
-		// Each row counts one day of the newest unread messages. Messages beyond the bound are in no row.
+		// Each row counts one day of the newest unread messages. Messages beyond services.MessagesCounted + 1 are in no row.
 		if day.Valid {
 			states[place].Unread += unread
 			states[place].Days.Add(day.Int64, unread)

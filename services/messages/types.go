@@ -60,8 +60,8 @@ type Report struct {
 	ReadCount  int
 }
 
-// State is the absolute state of one type of messages of one user: a lower version is an older state. The version rises in the
-// transaction that changes which messages are unread, under the lock of the state's row.
+// State is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the transaction
+// that changes which messages are unread, under the lock of the state's row.
 type State struct {
 	User    services.UserID
 	Type    string

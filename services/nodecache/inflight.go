@@ -76,7 +76,7 @@ type waiting struct {
 func newInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
-	// This turn runs before the log's: a post whose fan-out begins in between is then found by one of the two.
+	// This turn runs before the log is read: a post whose fan-out begins in between is found here or in the log.
 	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.readWaiting})
 	return p
 }

@@ -40,7 +40,7 @@ var (
 	holdersOf = sql.NewStatement("the objects of refs", `SELECT ref, object, owner FROM refs
 		WHERE type = $1 AND {in ref $2 TEXT} AND ref <> ''`)
 
-	// One statement for each type.
+	// labelsOf has one statement for each type.
 	labelsOf = func() map[string]sql.Statement {
 		statements := map[string]sql.Statement{}
 		for _, kind := range services.RefTypes {

@@ -307,7 +307,7 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			return nil, err
 		}
 	}
-	// Set by Apply for AfterApply.
+	// Apply sets this for AfterApply.
 	var changedAt time.Time
 	return &jobs.Command{
 		Name: "setProfile", Actor: user,

@@ -125,7 +125,7 @@ func (s *Service) explain(ctx context.Context, user services.UserID, badges *ser
 		if !rose[name] && (!shifted[name] || item.Loose) || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}
-		// It was reported already. An item of the same time with another ID is a new one.
+		// The item was reported already. An item of the same time with another ID is a new one.
 		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}

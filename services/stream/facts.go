@@ -20,7 +20,7 @@ var (
 	// Users who have been due for the longest time come first, so that nobody waits behind users who become due later.
 	listDue = sql.NewStatement("due users of the change stream", `SELECT user_number, marks FROM stream_due WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
 
-	// For metrics: the backlog, and its age.
+	// countDue is for metrics: how many users are due, and since when.
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
 	// This removes only marks that have not risen since they were read: otherwise the change behind a newer mark would be lost.
@@ -60,7 +60,7 @@ var (
 	// The writer renews its lease while it writes.
 	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
 
-	// One row for each user: a newer change takes the place of the older one, and leaves a gap in the order.
+	// putChanges keeps one row for each user: a newer change takes the place of the older one, and leaves a gap in the order.
 	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
 		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
 

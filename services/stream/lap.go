@@ -72,7 +72,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 // the writer has rested.
 func (s *Service) lapDue(now time.Time) bool {
 	l := &s.lap
-	// No lap since this node became the writer.
+	// There was no lap since this node became the writer.
 	if l.began.IsZero() {
 		return true
 	}

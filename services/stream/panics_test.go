@@ -80,7 +80,7 @@ func TestAPanicOfAllBadgesDelaysThem(t *testing.T) {
 	})
 }
 
-// A lap passes a user whose badges panic, and finds the changes of the others that no mark has told.
+// A lap passes a user whose badges panic, and finds the unmarked changes of the others.
 func TestALapPassesAPanic(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

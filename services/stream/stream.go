@@ -50,7 +50,7 @@ type Config struct {
 
 	Always   bool          // the stream is on even without a reader; else see SetRead
 	Interval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	Lap      time.Duration // the longest time between two laps, unless they last long; a shared change starts one after a twelfth of it; 0 means 1 min. Slow laps begin after ten of it, or after one because of a shared change
+	Lap      time.Duration // from the beginning of a lap to the next, unless laps last longer; 0 means 1 min. See lapDue and slowLapDue
 	Lease    time.Duration // of the writer; 0 means 5 s
 }
 

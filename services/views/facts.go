@@ -65,7 +65,7 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 	// 0 rows: the item has this time or a later one, in the view or removed.
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
-		// This one row raises the version of the count of every reader of the view.
+		// This one row raises the version of each reader's count.
 		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
 	}
 	return n > 0, err

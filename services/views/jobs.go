@@ -112,7 +112,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 	return jobs.Merge[[]redis.Stamp, []newestItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
 		Mark: func(ctx context.Context) ([]redis.Stamp, bool, error) {
-			// From here on readers count in SQL, until end.
+			// From here until end, readers count these views in SQL.
 			stamps, err := s.redis.begin(ctx, views)
 			return stamps, true, err
 		},
@@ -128,7 +128,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 			if err != nil {
 				return false, err
 			}
-			// Only the views that were refused. The others are done.
+			// Only the views whose facts were refused are read again.
 			var again []View
 			for i, result := range results {
 				if result.Status != redis.Applied {

@@ -224,7 +224,7 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	}
 	counts, err := s.redis.count(ctx, accesses)
 	if err != nil {
-		// None is ready: SQL counts all of them.
+		// No view is ready: SQL counts all of them.
 		counts = make([]viewCount, len(accesses))
 	} else {
 		err = s.rebuildMissing(ctx, accesses, counts)

@@ -57,7 +57,7 @@ var (
 			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
 		WHERE name = $1 AND token = $2`)
 
-	// One letter for each user: the newest replaces the former one.
+	// putLetters keeps one letter for each user: the newest replaces the former one.
 	putLetters = sql.NewInsertion("put letters", "webhook_letters",
 		"webhook TEXT, user_number BIGINT, base BIGINT, heard BIGINT, seq BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, status BIGINT, error TEXT",
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
@@ -168,7 +168,7 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 			&e.Delivered, &e.Failures, &retry, &halted, &ok, &failed, &e.Error, &e.Waiting, &e.Dead, &since); err != nil {
 			return err
 		}
-		// Only their number: operators see this list, and a secret is shown only when it is made.
+		// Operators see this list. It has only the number of the secrets: a secret is shown only when it is made.
 		kept, err := secretsOf(secrets)
 		e.Secrets, e.Filter.Sources = len(signing(kept, now)), sourcesOf(sources)
 		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = moment(created), moment(retry), moment(halted), moment(ok), moment(failed), moment(since.Int64)

@@ -112,7 +112,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	for _, secret := range secrets {
 		by, err := standardwebhooks.NewWebhook(secret)
 		if err == nil {
-			err = by.VerifyIgnoringTimestamp(text, request.Header) // the clock of a test stands
+			err = by.VerifyIgnoringTimestamp(text, request.Header) // the clock of a test stands still
 		}
 		if err != nil {
 			r.t.Errorf("%s: %v", d.ID, err)

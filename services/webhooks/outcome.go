@@ -66,13 +66,13 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fate == delivered {
 			o.delivered++
-			// Beyond the bound, the user's entry is missing, and only full_to is known: an alert may come twice.
+			// Beyond mostSent a user gets no entry: then only drainedTo says what the endpoint has, and an alert may come twice.
 			if len(d.sent) < mostSent {
 				d.sent[one.user] = one.change.Seq
 			}
 		}
 	}
-	// The endpoint has everything, so one position, full_to, says so for all users.
+	// The endpoint has everything: drainedTo alone says so for all users.
 	if all && whole {
 		o.drainedTo = o.readTo
 		clear(d.sent)
@@ -168,7 +168,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		d.unsaved = nil
 	}
 	if err == nil {
-		// After the commit, so that a round that is repeated counts once.
+		// This comes after the commit, so that a round that is repeated counts once.
 		d.s.delivered.Add(uint64(o.delivered))
 		d.s.failed.Add(uint64(o.failed))
 	}

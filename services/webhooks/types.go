@@ -13,7 +13,7 @@ import (
 
 // The limits of endpoints.
 const (
-	// Each costs a goroutine and a walk over the stream.
+	// Each endpoint costs a goroutine and a walk over the stream.
 	maxEndpoints = 50
 	MaxOverlap   = 30 * 24 * time.Hour
 	maxSecrets   = 5 // that sign at once

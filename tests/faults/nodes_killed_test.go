@@ -205,7 +205,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	}
 }
 
-// A node hangs until the others consider it dead, and then continues. Its late writes have no effect.
+// A node hangs until the other node considers it dead, and then continues. Its late writes have no effect.
 func TestPausedNodeIsHarmless(t *testing.T) {
 	c := startChatters(t, sqltest.Postgres(t))
 	for range 2 {

@@ -29,7 +29,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 		"whole screen": `{viewer{badges{total{value}} homeFeed(first:20){edges{node{body author{name}}}} liveBoard(first:5){edges{node{title}}}
 			views(codes:["news"]){edges{node{__typename}}}}}`,
 	}
-	// Readers that waited behind each other would wait for up to 16 timeouts, which is longer than the bound. With many more readers a
+	// Readers that waited behind each other would wait for up to 16 timeouts, which is longer than hangBound. With many more readers a
 	// slow machine takes that long anyway.
 	const readers = 16
 	server := redistest.NewServer(t)

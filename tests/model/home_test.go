@@ -139,7 +139,7 @@ func (h *home) follow(t *rapid.T) {
 		h.FollowOne(t, p.who, p.whom)
 		return
 	}
-	want := "NOT_FOUND" // a block by the other is not disclosed
+	want := "NOT_FOUND" // a block by the other person is not disclosed
 	if blocks {
 		want = "FORBIDDEN"
 	}
