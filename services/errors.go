@@ -39,7 +39,7 @@ type Error struct {
 	Message    string
 	Argument   string        // the argument, header or part of the request at fault; "": the message begins with the argument, or none is at fault
 	Reason     string        // the fault as one word; "" if there is no word for it
-	Limit      int           // the most that is allowed; 0: there is no limit
+	Limit      int           // the most that is allowed; 0: the error is about no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
 	Cause      error
 }

@@ -8,7 +8,7 @@
 // The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody
 // has registered.
 //
-// A change takes this way: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
+// The path of a change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
 // entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after
 // its version (Following), applies them, and notifies the users concerned: all users (OnShared), or the readers of a changed key
 // (Readers, OnReadersMoved).

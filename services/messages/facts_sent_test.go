@@ -125,8 +125,8 @@ func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
 	}
 }
 
-// A mark covers messages of its types that are delivered later and are older than the marked ones. It does not cover newer
-// messages, messages of other types, and messages that were not sent at a past time.
+// A mark covers messages of its types that are delivered later and are older than the marked ones. It does not cover newer messages,
+// messages of other types, or messages that were not sent at a past time.
 func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 	general, both := []string{"general"}, []string{"general", "offer"}
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 		unread []ID
 	}{
 		{"all", selection{Types: both}, []ID{42, 41, 9}},
-		{"one type", selection{Types: general}, []ID{42, 41, 40, 36, 35, 11, 9}}, // its newest is 30
+		{"one type", selection{Types: general}, []ID{42, 41, 40, 36, 35, 11, 9}}, // at the mark the newest general message is 30
 		{"the other type", selection{Types: both[1:]}, []ID{42, 41, 35, 30, 20, 12, 10, 9}},
 		{"up to a message", selection{Types: both, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 9}},
 		{"up to a message, of one type", selection{Types: general, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 11, 9}},

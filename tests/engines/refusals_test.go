@@ -136,7 +136,8 @@ func almostFull(t *testing.T, url, folder string, free int64) {
 	}
 }
 
-// Where the user may not create tables, the test write alone decides: such a node must not stay unready for ever.
+// If the database's user may not create the table that tests for room, the test write alone decides. Otherwise the node would stay
+// unready for ever.
 func TestWritesAreAcceptedAgainWithoutGrowth(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.write(func(tx *sql.Tx) error { return execute(b.ctx, tx, "CREATE TABLE tidings_growth (value INT)") })

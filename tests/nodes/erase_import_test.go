@@ -59,8 +59,8 @@ func importBeside(n *world.Node, what string, happens func()) error {
 	return err
 }
 
-// An erasure leaves nothing of the leaver, whose data is imported meanwhile. An import stops at a line of the leaver until the
-// erasure is done. The lines after it are of a new user, whom another erasure removes.
+// An erasure leaves nothing of the leaver, even if the leaver's data is imported at the same time. Until the erasure is done, an import
+// stops at a line of the leaver. Lines that are imported later belong to a new user, whom another erasure removes.
 func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 	for engine, url := range map[string]func(*testing.T) string{
 		"sqlite": func(t *testing.T) string { return sqltest.SQLite(t) }, "postgres": func(t *testing.T) string { return sqltest.Postgres(t) },

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// On SQLite the key is refused until the file is scrubbed, which is after the last pass. What requests leave in this time with the
-// name of the user is removed too.
+// On SQLite the key is refused until the file is scrubbed, which is after the last pass. Requests may name the user until then, and
+// what they write of the name is removed too.
 func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.People("ann", leaver)

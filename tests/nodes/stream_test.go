@@ -261,7 +261,8 @@ func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 	}
 }
 
-// Only operators can read the stream: other callers are refused. If the stream is off, the error says so.
+// Only operators can read the stream: other callers are refused. If the stream is off, the error is CONFLICT, but INVALID for a bad
+// argument.
 func TestChangesAreRefused(t *testing.T) {
 	off := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, c := range []struct{ as, query, code string }{

@@ -86,7 +86,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 	}
 	n := start()
 	_, say := den(t, n, "alice", "bob", "carol")
-	// The sums in this test exclude the live board.
+	// In this test bob's total does not include the live board.
 	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
 	n.Follow("bob", "huge")
 	n.Follow("bob", "host")
