@@ -191,7 +191,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 			h.made[ref{"conversation", number}] = madeObject{id: conversation.ID}
 		}
 	}
-	// Live and planned shows keep apart, because a show that is live cannot start.
+	// Live and planned shows are kept apart, because a live show cannot start again.
 	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {
 		if left := numbers[show.Status]; len(left) > 0 {

@@ -110,7 +110,7 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 		ids, err = holder.answer(creator, label.Ref)
 		return ids, 0, err
 	}
-	// The label has no ref. The statement checks that again, since another transaction may have set one.
+	// The object's label has no ref. The statement checks that again, since another transaction may have set one.
 	named, err = tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
 		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())

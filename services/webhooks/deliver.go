@@ -116,7 +116,7 @@ func (d *deliverer) Resign(ctx context.Context) {
 // down one item is enough, as send tries one: a letter and a change of the stream take turns.
 func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
 	down := e.failures >= breaker
-	if down && e.failures%2 == 0 { // a user whose events always fail must not be the only trial
+	if down && e.failures%2 == 0 { // every second trial is a change: a letter that always fails must not be the only trial
 		if items, all, err = d.fresh(ctx, e, nil); err != nil || len(items) > 0 {
 			return items, all, d.sift(ctx, e, items, err)
 		}
@@ -161,7 +161,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	for i, letter := range waiting {
 		change, some := newest[letter.User]
 		if change.Seq > e.readTo {
-			continue // it changed meanwhile, and comes from the stream
+			continue // the user changed meanwhile: the change comes from the stream
 		}
 		one := item{user: letter.User, change: change, base: letter.Base, heard: letter.Heard, letter: &waiting[i]}
 		if !some {
