@@ -62,9 +62,9 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	return MessageID(place), err
 }
 
-// Membership is one user's own state in a conversation, a versioned field. Base, K, Mentions and the flags are absolute and
-// belong together: the values with the greater Version are newer. ReadSide, which means that the conversation is counted when
-// read, has a version of its own, WayVersion. Head only grows.
+// Membership is one user's own state in a conversation, a versioned field. Base, K, Mentions and the flags except ReadSide are absolute
+// and belong together: the values with the greater Version are newer. ReadSide says that the conversation is counted when badges are
+// read, and not when a message is written. Its version is WayVersion. Head only grows.
 type Membership struct {
 	Conversation ConversationID
 	User         UserID

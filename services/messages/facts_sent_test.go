@@ -243,7 +243,8 @@ func TestFirstMark(t *testing.T) {
 	}
 }
 
-// The oldest marks are dropped when there is no room. A message that they covered first then counts as read at the first mark left.
+// The oldest marks are dropped when there is no room. A message whose first mark was dropped then counts as read at the first mark that
+// is left.
 func TestMarksKeepTheLastOnes(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		const marks = 60

@@ -94,8 +94,8 @@ func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...
 	return got
 }
 
-// Publications and deletions of any node are counted here as soon as the log is read, above the greater of the reader's
-// position and the follow.
+// Publications and deletions on any node change the counts of this node as soon as it reads the log. Posts count above the reader's
+// position and above the post at which the follow began, whichever is greater.
 func TestPulledPostsFollowTheLog(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)

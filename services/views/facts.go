@@ -98,7 +98,7 @@ func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upT
 	return touchOf(ctx, tx, user, view, upTo, latest, maxCountedViews)
 }
 
-// touchOf is touch with the number of views that count as a parameter.
+// touchOf is touch, except that most is the number of views that count.
 func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {

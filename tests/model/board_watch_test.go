@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// Open boards on every node are notified of changes of shows, relative to the session that they show.
+// Open boards on every node are notified of changes of shows. Each event has what changed since the session that the board shows.
 func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
