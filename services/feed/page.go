@@ -248,7 +248,7 @@ func (s *Service) whole(ctx context.Context, read func(context.Context, services
 	}
 	held, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !held {
-		return page, nil // the page is right without them, and the fan-out continues
+		return page, nil // the page is right without the lacking posts, which the fan-out will still add
 	}
 	return read(ctx, reader, before, limit)
 }
