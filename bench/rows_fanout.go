@@ -17,14 +17,14 @@ import (
 // until the last inbox has the posts, and compares it with pipelined ZADDs of the same members into copies of the same inboxes.
 // The row also measures Redis' memory for a full inbox and for an idle document.
 const (
-	rawPipeline  = 500
-	idleReaders  = 20
-	firstFew     = 2  // conversations of an idle user
-	furtherOnes  = 10 // conversations of an idle user who is in more of them
-	maxInbox     = 12 << 10
-	maxIdle      = 400
-	maxFurther   = 40
-	inboxEntries = services.Retention
+	rawPipeline       = 500
+	idleReaders       = 20
+	fewConversations  = 2  // conversations of an idle user
+	manyConversations = 10 // conversations of an idle user who is in more of them
+	maxInbox          = 12 << 10
+	maxIdle           = 400
+	maxFurther        = 40
+	inboxEntries      = services.Retention
 )
 
 // seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
@@ -183,7 +183,7 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	})
 	server.stop()
 	var sizes []float64
-	for _, conversations := range []int{0, firstFew, furtherOnes} {
+	for _, conversations := range []int{0, fewConversations, manyConversations} {
 		size, err := b.weighIdle(ctx, p, client, conversations)
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	b.report.lines = append(b.report.lines,
 		line{what: "Redis memory: an idle user's document, in 2 conversations", limit: "-", ours: figure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(maxIdle, "<= 400 B")},
 		line{
-			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (furtherOnes - firstFew), unit: "B", goal: atMost(maxFurther, "<= 40 B"),
+			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (manyConversations - fewConversations), unit: "B", goal: atMost(maxFurther, "<= 40 B"),
 		})
 	return nil
 }

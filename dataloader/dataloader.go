@@ -39,8 +39,8 @@ type Loader struct {
 	sources Sources
 
 	mu sync.Mutex
-	// Forget sets of to nil. A caller that began before keeps the old memory, and so sees the state from its beginning.
-	of         *memory // nil until something is read
+	// Forget sets current to nil. A caller that began before keeps the old memory, and so sees the state from its beginning.
+	current    *memory // nil until something is read
 	prefetched int     // items: see ahead
 }
 
@@ -86,7 +86,7 @@ func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader)
 func (l *Loader) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of = nil
+	l.current = nil
 }
 
 // memory returns the current memory. A caller gets it once for each read, so that a Forget during the read has no effect on the
@@ -94,10 +94,10 @@ func (l *Loader) Forget() {
 func (l *Loader) memory() *memory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = &memory{}
+	if l.current == nil {
+		l.current = &memory{}
 	}
-	return l.of
+	return l.current
 }
 
 // Keep adds posts and people that were read elsewhere.

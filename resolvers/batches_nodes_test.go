@@ -9,7 +9,7 @@ import (
 )
 
 func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
-	c.met = true
+	c.remembersReader = true
 	node := c.all.schema.Types["Node"]
 	for _, kind := range c.all.schema.GetPossibleTypes(node) {
 		if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one object of each of these types
@@ -42,7 +42,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 
 // A key that no object has is looked up once.
 func missesAreReadInBatches(t *testing.T, c *counted) {
-	c.met = true
+	c.remembersReader = true
 	missing := []string{
 		"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",
 		"conversation:0000ZZZ", "announcement:0000000000001", "notification:0000000000001", "siteMessage:0000000000001",

@@ -59,10 +59,10 @@ func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []
 // counted is a world whose reader has something in every list.
 type counted struct {
 	*api
-	made *fanouttest.World
-	sql  *statements
-	all  *selector
-	met  bool // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
+	made            *fanouttest.World
+	sql             *statements
+	all             *selector
+	remembersReader bool // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
 }
 
 // TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the
@@ -114,7 +114,7 @@ func (c *counted) restart(copies bool) {
 	c.api = newAPIOn(c.t, world, 0, 0) // it registers the node caches of features
 	_, err := world.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
-	if c.met {
+	if c.remembersReader {
 		c.must("reader", "{ viewer { __typename } }", nil)
 	}
 }

@@ -11,7 +11,7 @@ func listsOfTheUsersOfAListAreReadInBatches(t *testing.T, c *counted) {
 	const lists = `{ key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 		followers(first: 5) { nodes { key name } pageInfo { endCursor } } followees(first: 5) { nodes { key name } pageInfo { endCursor } }
 		posts(first: 5) { nodes { id likeCount viewerHasLiked parent { id } } } shows(first: 5) { nodes { id title viewerHasReminder host { key } } } }`
-	c.met = true
+	c.remembersReader = true
 	for name, list := range map[string]string{
 		"homeFeed": "homeFeed(first: 20) { nodes { author %s } }", "liveBoard": "liveBoard(first: 20) { nodes { host %s } }",
 		"notifications": "notifications(first: 20) { nodes { actors %s } }", "mutes": "mutes(first: 20) { nodes %s }",

@@ -144,11 +144,11 @@ func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 			for _, copies := range []bool{false, true} {
 				trips, asked := c.eventCosts(t, field, 1, copies)
 				moreTrips, more := c.eventCosts(t, field, many, copies)
-				if moreTrips > trips+anotherLook {
+				if moreTrips > trips+openingReads {
 					t.Errorf("copies in Redis: %v: the first event takes %d round trips with 1 thing and %d with %d", copies, trips, moreTrips, many)
 				}
 				for name, times := range more {
-					if times > max(asked[name], 1)+anotherLook {
+					if times > max(asked[name], 1)+openingReads {
 						t.Errorf("copies in Redis: %v: the first event runs %q %d times with 1 thing and %d times with %d", copies, name, asked[name], times, many)
 					}
 				}
@@ -157,9 +157,9 @@ func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
-// anotherLook is the number of reads by which the first event of one subscription may exceed that of another. Opening a subscription
+// openingReads is the number of reads by which the first event of one subscription may exceed that of another. Opening a subscription
 // causes a read of its own, which may or may not run before the event is taken.
-const anotherLook = 1
+const openingReads = 1
 
 // eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. Later events must
 // not take more than a response may.

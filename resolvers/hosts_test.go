@@ -82,7 +82,7 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 }
 
 func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
-	c.met = true
+	c.remembersReader = true
 	var keys []string
 	for _, id := range c.ids("User") {
 		keys = append(keys, strings.TrimPrefix(id, "user:"))

@@ -16,24 +16,24 @@ import (
 
 // early is a request that names an object that does not exist yet.
 type early struct {
-	name   string
-	in     event
-	other  event // fields that make in another request, which conflicts under the same key
-	equal  event // fields that make in an equal request in other words; nil: there are none
-	comes  func(s *story)
-	byHost bool // the application can send it too; false for missing users, which it would create
+	name        string
+	in          event
+	conflicting event // fields that make in another request, which conflicts under the same key
+	equal       event // fields that make in an equal request in other words; nil: there are none
+	comes       func(s *story)
+	byHost      bool // the application can send it too; false for missing users, which it would create
 }
 
 func ofPost(name string) early {
 	return early{
-		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, other: event{"postId": "post:ref:p2"}, byHost: true,
+		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, conflicting: event{"postId": "post:ref:p2"}, byHost: true,
 		comes: func(s *story) { s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"}) },
 	}
 }
 
 func ofUser(name string, in, other event) early {
 	in["as"] = "user:alice"
-	return early{name: name, in: in, other: other, comes: func(s *story) { s.Named("late") }}
+	return early{name: name, in: in, conflicting: other, comes: func(s *story) { s.Named("late") }}
 }
 
 // earlyRequests cover the ways in which an input names a missing object: users, one and many, and refs of each type.
@@ -53,38 +53,38 @@ func earlyRequests(s *story) []early {
 		ofUser("hideFrom", event{"userId": late}, event{"userId": "user:nobody"}),
 		ofUser("block", event{"userId": late}, event{"userId": "user:bob"}),
 		{
-			name: "createConversation", in: event{"as": "user:alice", "kind": "GROUP", "memberIds": two}, other: event{"kind": "ROOM"},
+			name: "createConversation", in: event{"as": "user:alice", "kind": "GROUP", "memberIds": two}, conflicting: event{"kind": "ROOM"},
 			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, comes: func(s *story) { s.Named("late") },
 		},
 		ofUser("addMembers", event{"conversationId": group, "userIds": two}, event{"userIds": two[1:]}),
 		ofUser("sendMessage", event{"conversationId": group, "body": "b", "mentionIds": two}, event{"body": "c"}),
 		ofPost("likePost"), ofPost("unlikePost"),
 		{
-			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, other: event{"body": "c"}, comes: ofPost("").comes, byHost: true,
+			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, conflicting: event{"body": "c"}, comes: ofPost("").comes, byHost: true,
 		},
 		{
-			name: "joinConversation", in: event{"as": "user:carol", "conversationId": "conversation:ref:c1"}, other: event{"conversationId": group},
+			name: "joinConversation", in: event{"as": "user:carol", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
 			comes: conversation, byHost: true,
 		},
 		{
-			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, other: event{"conversationId": group},
+			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
 			comes: conversation, byHost: true,
 		},
 		{ // one of the two refs has an object
 			name: "markConversationRead", in: event{"as": "user:alice", "conversationId": "conversation:ref:kept", "upTo": "message:ref:m1"},
-			other: event{"upTo": nil}, byHost: true,
+			conflicting: event{"upTo": nil}, byHost: true,
 			comes: func(s *story) {
 				s.happens("sendMessage", event{"as": "user:bob", "conversationId": "conversation:ref:kept", "body": "b", "ref": "m1"})
 			},
 		},
 		{
-			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, other: event{"showId": "show:ref:s2"}, comes: show, byHost: true,
+			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, conflicting: event{"showId": "show:ref:s2"}, comes: show, byHost: true,
 		},
 		{
-			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, other: event{"replayUrl": "https://example.com/r"}, comes: show, byHost: true,
+			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, conflicting: event{"replayUrl": "https://example.com/r"}, comes: show, byHost: true,
 		},
 		{
-			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, other: event{"announcementId": "announcement:ref:a2"}, byHost: true,
+			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, conflicting: event{"announcementId": "announcement:ref:a2"}, byHost: true,
 			comes: func(s *story) { s.happens("publishAnnouncement", event{"title": "t", "ref": "a1"}) },
 		},
 	}
@@ -112,7 +112,7 @@ func result(got answer) string {
 }
 
 // A key remembers that its request named a missing object, even if the object exists later: a repetition must not succeed after
-// other changes. The request is the same as an event and as a mutation.
+// conflicting changes. The request is the same as an event and as a mutation.
 func TestKeyRemembersNotFound(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
@@ -151,7 +151,7 @@ func (s *story) early(of early, key string, ask func(string, event, string, even
 		if got := result(other(of.name, of.in, key, nil)); got != first {
 			s.t.Errorf("%s again: %s, first %s", of.name, got, first)
 		}
-		if got := result(other(of.name, of.in, key, of.other)); !strings.HasPrefix(got, "CONFLICT idempotencyKey") {
+		if got := result(other(of.name, of.in, key, of.conflicting)); !strings.HasPrefix(got, "CONFLICT idempotencyKey") {
 			s.t.Errorf("%s, another request under the key: %s", of.name, got)
 		}
 	}

@@ -91,9 +91,9 @@ func (e SourceExpiry) Since(source Source, today int64) time.Time {
 	return DayStart(e.OldestDay(source, today))
 }
 
-// Mark is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for Never.
+// AgedUpTo is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for Never.
 // Positions that are IDs hold a time, so expiry moves the position and touches no item.
-func (e SourceExpiry) Mark(source Source, today int64) PostID {
+func (e SourceExpiry) AgedUpTo(source Source, today int64) PostID {
 	if !e.Expires(source) {
 		return 0
 	}

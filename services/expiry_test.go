@@ -30,7 +30,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	sent := time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC)
 	for days, counts := range []bool{true, true, true, false, false} {
 		today := DayOf(sent) + int64(days)
-		if byMark := PostIDAt(sent) > expiry.Mark(SourceHomeFeed, today); byMark != counts {
+		if byMark := PostIDAt(sent) > expiry.AgedUpTo(SourceHomeFeed, today); byMark != counts {
 			t.Errorf("after %d days its id counts: %t", days, byMark)
 		}
 		if byTime := !sent.Before(expiry.Since(SourceHomeFeed, today)); byTime != counts {
@@ -42,7 +42,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 		if byPosition := uint64(sent.UnixMicro()) > expiry.AgedAnnouncements(AnnouncementState{}, today).Position; byPosition != counts {
 			t.Errorf("after %d days its position counts: %t", days, byPosition)
 		}
-		if expiry.Mark(SourceLiveBoard, today) != 0 || expiry.LeavesOn(SourceLiveBoard, DayOf(sent)) != 0 {
+		if expiry.AgedUpTo(SourceLiveBoard, today) != 0 || expiry.LeavesOn(SourceLiveBoard, DayOf(sent)) != 0 {
 			t.Error("what never expires does")
 		}
 	}

@@ -20,10 +20,10 @@ const (
 // One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, the method in
 // applies the variables, and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
-	fixed   int
-	perItem []perItem
-	paged   bool // a list in it has the length of the page around the selection
-	pages   bool // it reads a page, once for each item of a list around it
+	fixed       int
+	perItem     []perItem
+	followsPage bool // a list in it has the length of the page around the selection
+	readsPage   bool // it reads a page, once for each item of a list around it
 }
 
 // perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
@@ -37,14 +37,14 @@ type perItem struct {
 
 // amount is the number of items that one argument of a field asks for. The zero value is an empty list.
 type amount struct {
-	value    *ast.Value // nil: otherwise applies
-	last     *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
-	elements bool       // the number is the length of the argument, not its value
-	key      string     // the list is in this field of the argument; "": it is the argument
-	marks    bool       // the list has the IDs that a mutation marks: an empty list counts as absent
-	// otherwise is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
-	otherwise int
-	most      int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length
+	value         *ast.Value // nil: ifAbsent applies
+	last          *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
+	elements      bool       // the number is the length of the argument, not its value
+	key           string     // the list is in this field of the argument; "": it is the argument
+	emptyIsAbsent bool       // the list has the IDs that a mutation marks: an empty list counts as absent
+	// ifAbsent is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
+	ifAbsent int
+	most     int // the greatest value, or length, of the argument; 0: maxItems for a value, and no bound for a length
 }
 
 // in returns the cost for given values of the variables, at most maxCount.
@@ -60,7 +60,7 @@ func (c cost) in(variables map[string]any) int {
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, maxCount)
 	c.perItem = append(c.perItem, other.perItem...)
-	c.paged, c.pages = c.paged || other.paged, c.pages || other.pages
+	c.followsPage, c.readsPage = c.followsPage || other.followsPage, c.readsPage || other.readsPage
 }
 
 // times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
@@ -69,10 +69,10 @@ func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
 		if len(c.perItem) == 0 {
-			return cost{fixed: min(count*c.fixed, maxCount), pages: c.pages}
+			return cost{fixed: min(count*c.fixed, maxCount), readsPage: c.readsPage}
 		}
 	}
-	return cost{perItem: []perItem{{items, c}}, pages: c.pages}
+	return cost{perItem: []perItem{{items, c}}, readsPage: c.readsPage}
 }
 
 // in returns the number of items for given variables: the size of a page, up to the largest size, or the length of a list argument.
@@ -91,12 +91,12 @@ func (a amount) in(variables map[string]any) int {
 // of returns the number of items that one argument asks for.
 func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value == nil {
-		return a.otherwise
+		return a.ifAbsent
 	}
 	if a.elements {
 		count := a.count(variables)
-		if count == 0 && a.marks {
-			return a.otherwise
+		if count == 0 && a.emptyIsAbsent {
+			return a.ifAbsent
 		}
 		if a.most == 0 || count < a.most {
 			return count
@@ -108,13 +108,13 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value.Kind == ast.Variable {
 		given := variables[value.Raw] // contains the variable's default if the client sent none
 		if given == nil {
-			return a.otherwise
+			return a.ifAbsent
 		}
 		text = fmt.Sprint(given)
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil {
-		return a.otherwise
+		return a.ifAbsent
 	}
 	// The resolver refuses a larger page or shortens it to the largest size, so it costs no more than that.
 	most := a.most
@@ -137,13 +137,13 @@ func (a amount) count(variables map[string]any) int {
 		case []any:
 			return len(list)
 		case nil:
-			return a.otherwise
+			return a.ifAbsent
 		}
 		return 1
 	case ast.ListValue:
 		return len(a.value.Children)
 	case ast.NullValue:
-		return a.otherwise
+		return a.ifAbsent
 	}
 	return 1
 }
@@ -216,17 +216,17 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 		// The lists below have their own numbers of items. The number of this list multiplies them and does not replace them.
 		items := c.selections(field.SelectionSet, field, nil)
 		items.fixed += weight
-		items.pages = true
+		items.readsPage = true
 		return items.times(*own)
 	}
 	// Any other object hands its own page, if it has one, down to the lists below it.
 	below := c.selections(field.SelectionSet, field, own)
 	below.fixed += weight
 	if own != nil && own != page {
-		if !below.paged {
+		if !below.followsPage {
 			below.add(cost{fixed: leafCost}.times(*own))
 		}
-		below.paged, below.pages = false, true // paged was about this page, and not about a page around it
+		below.followsPage, below.readsPage = false, true // followsPage was about this page, and not about a page around it
 	}
 	if field.Definition.Type.Elem == nil {
 		return below
@@ -234,10 +234,10 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 	// A list within a connection has as many items as the connection's page.
 	if page != nil {
 		list := below.times(*page)
-		list.paged = true
+		list.followsPage = true
 		return list
 	}
-	return below.times(c.elementsOf(field, of, below.pages))
+	return below.times(c.elementsOf(field, of, below.readsPage))
 }
 
 // pageOf returns the number of items of a connection: the value of its argument first, or of last if the connection is paged from
@@ -247,11 +247,11 @@ func pageOf(field *ast.Field) *amount {
 	if definition == nil {
 		return nil
 	}
-	page := amount{otherwise: assumedItems}
+	page := amount{ifAbsent: assumedItems}
 	// Validation has checked that the default is a number.
 	if definition.DefaultValue != nil {
 		if number, err := strconv.Atoi(definition.DefaultValue.Raw); err == nil {
-			page.otherwise = number
+			page.ifAbsent = number
 		}
 	}
 	// A null argument counts as absent, as in the resolvers.
@@ -271,23 +271,23 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
 		if definition != nil && definition.Type.Elem != nil {
-			return amount{value: argument.Value, elements: true, otherwise: assumedItems}
+			return amount{value: argument.Value, elements: true, ifAbsent: assumedItems}
 		}
 	}
 	if strings.HasPrefix(field.ObjectDefinition.Name, "__") {
-		return amount{otherwise: 1} // introspection has its own bounds
+		return amount{ifAbsent: 1} // introspection has its own bounds
 	}
 	most, known := c.lists[field.ObjectDefinition.Name+"."+field.Name]
 	if !known {
-		return amount{otherwise: assumedItems}
+		return amount{ifAbsent: assumedItems}
 	}
-	items := amount{otherwise: most}
+	items := amount{ifAbsent: most}
 	if !all {
-		items.otherwise = min(most, assumedItems)
-		items.most = items.otherwise
+		items.ifAbsent = min(most, assumedItems)
+		items.most = items.ifAbsent
 	}
 	items.value, items.key = idsOf(of)
-	items.elements, items.marks = items.value != nil, true
+	items.elements, items.emptyIsAbsent = items.value != nil, true
 	return items
 }
 

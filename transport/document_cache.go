@@ -6,11 +6,11 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The measured memory of a document in addition to its text: documentBytes, and partBytes for each name or value with its
+// The measured memory of a document in addition to its text: documentOverhead, and partOverhead for each name or value with its
 // position.
 const (
-	documentBytes = 1 << 10
-	partBytes     = 224
+	documentOverhead = 1 << 10
+	partOverhead     = 224
 )
 
 // documentCache keeps the most recently used documents by their text, up to a number of documents and a number of bytes. Only
@@ -52,7 +52,7 @@ func (c *documentCache) get(text string) *document {
 // add remembers a document and returns the document to use: if several goroutines have parsed the same text, all get the same
 // document. A document larger than the whole cache is not remembered.
 func (c *documentCache) add(text string, doc *document, parts int) *document {
-	size := int64(documentBytes + len(text) + parts*partBytes)
+	size := int64(documentOverhead + len(text) + parts*partOverhead)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Subscriptions share memory by the address of their document (see shared), so one text should have one document.

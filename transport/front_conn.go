@@ -32,7 +32,7 @@ const (
 	frontHead = 8 << 10 // bytes of a head
 )
 
-// frontConn is a connection that the front serves. The fields from address to handedAnswers belong to its goroutine, or to the
+// frontConn is a connection that the front serves. The fields from address to answersBeforeReturn belong to its goroutine, or to the
 // runner of its loop. While the goroutine executes an operation, only watch uses ahead and hasAhead.
 type frontConn struct {
 	front *Front
@@ -41,15 +41,15 @@ type frontConn struct {
 	state atomic.Int32
 
 	// A proxy sends requests of many clients over one connection; then the address is computed for each request and not kept here.
-	address       string    // as addresses.of returns it without X-Forwarded-For
-	read, written time.Time // the deadlines that are set
-	ahead         [1]byte   // the byte that watch has read, if hasAhead
-	hasAhead      bool
-	wrote         bool      // a part of the present answer was written
-	begun         *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
-	due           time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
-	joint         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	handedAnswers int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
+	address             string    // as addresses.of returns it without X-Forwarded-For
+	read, written       time.Time // the deadlines that are set
+	ahead               [1]byte   // the byte that watch has read, if hasAhead
+	hasAhead            bool
+	wrote               bool      // a part of the present answer was written
+	arriving            *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
+	slowAt              time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
+	joint               int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
+	answersBeforeReturn int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -140,9 +140,9 @@ func (c *frontConn) panicked(fault any, mayAnswer bool) {
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
 	switch {
-	case more && c.due.IsZero():
-		c.due = deadline(c.front.pause)
-		c.read = c.due
+	case more && c.slowAt.IsZero():
+		c.slowAt = deadline(c.front.pause)
+		c.read = c.slowAt
 		err = c.conn.SetReadDeadline(c.read)
 	case more: // the deadline is set, and stays
 	// Without an idle time, no deadline is set, and a deadline that watch or a piece of a request has set is removed.
@@ -200,9 +200,9 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
 	// The function does not refer to c, so that c can be freed while the HTTP server has the connection.
-	conn, front, to, handedAnswers := c.conn, c.front, c.to, max(c.handedAnswers, 1)
+	conn, front, to, handedAnswers := c.conn, c.front, c.to, max(c.answersBeforeReturn, 1)
 	handed := newHanded(conn, before, handedAnswers, func(before []byte) bool {
-		return front.take(&frontConn{front: front, conn: conn, to: to, handedAnswers: min(2*handedAnswers, maxHandedAnswers)}, before)
+		return front.take(&frontConn{front: front, conn: conn, to: to, answersBeforeReturn: min(2*handedAnswers, maxHandedAnswers)}, before)
 	})
 	handed.paid = paid
 	c.to.give(handed)
@@ -233,25 +233,25 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 		}
 		body := rest[len(head.text):]
 		if len(body) < head.length {
-			c.begun = head
+			c.arriving = head
 			return used, frontMore
 		}
-		c.begun, c.due = nil, time.Time{}
+		c.arriving, c.slowAt = nil, time.Time{}
 		// After any other outcome than frontMore the front reads no further. used does not include the present request, so that a
 		// foreign one is handed on as a whole.
 		if outcome := c.answer(head, body[:head.length]); outcome != frontMore {
 			return used, outcome
 		}
 		used += len(head.text) + head.length
-		c.handedAnswers = 0
+		c.answersBeforeReturn = 0
 	}
 	return used, frontMore
 }
 
 // headOf returns the head of the request at the beginning of data. Without one, the request is foreign, or more of it must come.
 func (c *frontConn) headOf(data []byte) (h *head, next frontOutcome) {
-	if c.begun != nil {
-		return c.front.checked(c.begun), frontMore // the token may have expired while the body arrived
+	if c.arriving != nil {
+		return c.front.checked(c.arriving), frontMore // the token may have expired while the body arrived
 	}
 	// The first bytes decide at once, so that no foreign request waits for its blank line here.
 	if start := frontStart[:min(len(frontStart), len(data))]; !bytes.HasPrefix(data, start) {

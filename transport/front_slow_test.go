@@ -24,8 +24,8 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 		if used, outcome := one.requests(text[:n]); used != 0 || outcome != frontMore {
 			t.Fatalf("after %d bytes: %d are used, with the outcome %d", n, used, outcome)
 		}
-		if one.begun != nil {
-			read[one.begun] = true
+		if one.arriving != nil {
+			read[one.arriving] = true
 		}
 	}
 	if len(read) != 1 {

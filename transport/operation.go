@@ -31,12 +31,12 @@ type operation struct {
 	// The execution; nil once the schema writes the events, because nothing is executed any more then. Other goroutines end the
 	// operation by cancel and do not read this field.
 	*execution
-	// end cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
+	// cancelContext cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
 	// starts.
-	end atomic.Pointer[context.CancelFunc]
+	cancelContext atomic.Pointer[context.CancelFunc]
 	// channel is the Ender from OnEnd, until it is ended. The peer's mu guards it.
 	channel services.Ender
-	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as end.
+	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
 	// These belong to a subscription. source is the resolver's channel. next must not read it: next would block if the hub
@@ -67,7 +67,7 @@ type execution struct {
 func newOperation(p *peer, id string) *operation {
 	one := &operation{peer: p, id: id, execution: &execution{}}
 	one.ctx, one.execution.end = context.WithCancel(services.WithRequest(p.ctx, one))
-	one.end.Store(&one.execution.end)
+	one.cancelContext.Store(&one.execution.end)
 	one.state.Store(stateRunning)
 	return one
 }
@@ -76,7 +76,7 @@ func newOperation(p *peer, id string) *operation {
 // lock.
 func (o *operation) cancel() {
 	o.ended.Store(true)
-	if end := o.end.Load(); end != nil {
+	if end := o.cancelContext.Load(); end != nil {
 		(*end)()
 	}
 	o.peer.mu.Lock()

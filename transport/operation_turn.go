@@ -36,7 +36,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	default:
 		if o.write != nil {
 			// No responses are asked for, so the execution can be freed. Only the channel is left to end.
-			o.end.Store(nil)
+			o.cancelContext.Store(nil)
 			o.execution = nil
 		}
 		sockets.workers.submit(o)
@@ -111,7 +111,7 @@ func (o *operation) turn() (stay bool) {
 	}
 	// The frame was rendered in the worker's slot, because rendering needs the processor. Writing may wait for the client, so it
 	// needs no slot.
-	workers.leave()
+	workers.freeSlot()
 	if last {
 		o.finish(*frame)
 	} else if !o.ended.Load() && o.peer.line.send(*frame) == nil {
@@ -119,7 +119,7 @@ func (o *operation) turn() (stay bool) {
 	}
 	// The connection has copied the frame by now, also after a failure.
 	frames.Put(frame)
-	stay = workers.enter()
+	stay = workers.takeSlot()
 	// The turn ends after the write, so that events replace each other in the channel while a client is slow.
 	if !last {
 		o.endTurn()

@@ -57,8 +57,8 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 		}
 		for peer := range w.sockets.open {
 			one := peer.operations[0]
-			if one.execution != nil || one.end.Load() != nil {
-				t.Errorf("it has an execution: %v, and a context to end: %v", one.execution != nil, one.end.Load() != nil)
+			if one.execution != nil || one.cancelContext.Load() != nil {
+				t.Errorf("it has an execution: %v, and a context to end: %v", one.execution != nil, one.cancelContext.Load() != nil)
 			}
 			// The context would have one more value if it still had the value of the Wake function.
 			if got, want := fmt.Sprint(one.context()), fmt.Sprint(services.WithRequest(peer.ctx, one)); got != want {

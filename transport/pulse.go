@@ -84,8 +84,8 @@ const framesPerMessage = 16
 // goroutine calls it.
 func (s *socket) allowsFrame() bool {
 	s.refill()
-	s.frames--
-	if s.frames >= 0 {
+	s.frameAllowance--
+	if s.frameAllowance >= 0 {
 		return true
 	}
 	s.close(closeTooMany, "too many frames")
@@ -97,7 +97,7 @@ func (s *socket) refill() {
 	now, burst := s.sockets.cfg.Clock.Now(), s.sockets.burst()
 	more := max(0, now.Sub(s.counted)).Seconds() * float64(s.sockets.cfg.MessagesPerSecond)
 	s.allowance = min(burst, s.allowance+more)
-	s.frames = min(burst*framesPerMessage, s.frames+more*framesPerMessage)
+	s.frameAllowance = min(burst*framesPerMessage, s.frameAllowance+more*framesPerMessage)
 	s.counted = now
 }
 

@@ -56,14 +56,14 @@ type extent struct {
 
 	// These count introspection: the levels and the fields of __schema and __type, with everything below them, and how often __schema
 	// and __type themselves appear.
-	askedDepth, askedFields, asked int
+	introspectedDepth, introspectedFields, introspectedRoots int
 }
 
 // add adds the extent of a sibling to e: levels are compared, counts are summed. Fields of both with one name on the first level
 // are in one selection set, so they repeat each other.
 func (e *extent) add(other extent) {
 	// Levels first, then the names of the first level, then the sums.
-	e.depth, e.askedDepth = max(e.depth, other.depth), max(e.askedDepth, other.askedDepth)
+	e.depth, e.introspectedDepth = max(e.depth, other.depth), max(e.introspectedDepth, other.introspectedDepth)
 	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
 	if e.names == nil && len(other.names) > 0 {
 		e.names = make(map[string]int, len(other.names))
@@ -80,8 +80,8 @@ func (e *extent) add(other extent) {
 		{&e.aliases, other.aliases},
 		{&e.directives, other.directives},
 		{&e.roots, other.roots},
-		{&e.askedFields, other.askedFields},
-		{&e.asked, other.asked},
+		{&e.introspectedFields, other.introspectedFields},
+		{&e.introspectedRoots, other.introspectedRoots},
 	} {
 		*sum.to = min(*sum.to+sum.by, maxCount)
 	}
@@ -137,9 +137,9 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 		{roots, s.RootFields, "fields at the root"},
 		{whole.repeats, maxRepeats, "fields with the same response name"},
 		{whole.fragments, maxFragments, "levels of fragments"},
-		{whole.asked, introspectionRoots, "introspection fields at the root"},
-		{whole.askedDepth, introspectionDepth, "levels of introspection fields"},
-		{whole.askedFields, introspectionFields, "introspection fields"},
+		{whole.introspectedRoots, introspectionRoots, "introspection fields at the root"},
+		{whole.introspectedDepth, introspectionDepth, "levels of introspection fields"},
+		{whole.introspectedFields, introspectionFields, "introspection fields"},
 	} {
 		if bound.count > bound.limit {
 			return 0, services.Errorf(services.Invalid, "query: %d %s with its fragments expanded, up to %d are allowed", bound.count, bound.of, bound.limit)
@@ -204,7 +204,7 @@ func (g *guard) field(field *ast.Field) extent {
 	whole.names = map[string]int{field.Alias: 1}
 	// The fields below __schema and __type do not count against the bounds of ordinary fields.
 	if field.Name == "__schema" || field.Name == "__type" {
-		whole.askedDepth, whole.askedFields, whole.asked = max(whole.askedDepth, whole.depth), whole.askedFields+whole.fields, whole.asked+1
+		whole.introspectedDepth, whole.introspectedFields, whole.introspectedRoots = max(whole.introspectedDepth, whole.depth), whole.introspectedFields+whole.fields, whole.introspectedRoots+1
 		whole.depth, whole.fields = 1, 1
 	}
 	if field.Alias != field.Name {

@@ -28,11 +28,11 @@ type socket struct {
 	wire  frameWriter // of the connection, which one goroutine reads
 	watch watch       // nil: a goroutine reads all the time
 
-	allowance float64   // messages that may arrive now; used only by the reading goroutine
-	frames    float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
-	counted   time.Time // when allowance and frames were last computed
-	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
-	upgrade   *upgrade  // the headers of the upgrade, until connection_init
+	allowance      float64   // messages that may arrive now; used only by the reading goroutine
+	frameAllowance float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
+	counted        time.Time // when allowance and frameAllowance were last computed
+	whole          time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
+	upgrade        *upgrade  // the headers of the upgrade, until connection_init
 
 	// mu guards these. All times are of the machine's clock.
 	timer    *time.Timer // first bounds the wait for connection_init, then starts tick's other work; never nil
@@ -53,7 +53,7 @@ type upgrade struct {
 // newSocket makes a socket of a connection that was upgraded. It keeps nothing of the request but the headers in upgrade. The
 // wait for connection_init begins here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
-	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst(), frames: owner.burst() * framesPerMessage}
+	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst(), frameAllowance: owner.burst() * framesPerMessage}
 	s.line = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)

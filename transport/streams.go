@@ -158,13 +158,13 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	if one == nil {
 		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved for it, or its reservation has ended: reserve one by PUT")
 	}
-	// owned and known are errors: nil means that there is a viewer.
-	owner, owned := services.ViewerFrom(one.ctx)
-	viewer, known := services.ViewerFrom(who.ctx)
-	if fulfils && known != nil {
+	// ownerErr and viewerErr are errors: nil means that there is a viewer.
+	owner, ownerErr := services.ViewerFrom(one.ctx)
+	viewer, viewerErr := services.ViewerFrom(who.ctx)
+	if fulfils && viewerErr != nil {
 		return one, nil
 	}
-	if (owned == nil) != (known == nil) || owner.Key != viewer.Key || !slices.Equal(owner.Scopes, viewer.Scopes) {
+	if (ownerErr == nil) != (viewerErr == nil) || owner.Key != viewer.Key || !slices.Equal(owner.Scopes, viewer.Scopes) {
 		return nil, services.Errorf(services.Forbidden, "token: the event stream was reserved with another Authorization")
 	}
 	return one, nil

@@ -34,7 +34,7 @@ func (w *workers) submit(one *operation) {
 	w.mu.Unlock()
 }
 
-// spawn starts a worker if one is wanted. The lock is held. One at a time is enough: each submit and each leave asks again.
+// spawn starts a worker if one is wanted. The lock is held. One at a time is enough: each submit and each freeSlot asks again.
 func (w *workers) spawn() {
 	if w.first != nil && w.running < w.limit {
 		w.running++
@@ -63,16 +63,16 @@ func (w *workers) work() {
 	}
 }
 
-// leave gives up the slot of the calling worker, which may wait next. The worker's goroutine goes on, beyond the limit.
-func (w *workers) leave() {
+// freeSlot gives up the slot of the calling worker, which may wait next. The worker's goroutine goes on, beyond the limit.
+func (w *workers) freeSlot() {
 	w.mu.Lock()
 	w.running--
 	w.spawn()
 	w.mu.Unlock()
 }
 
-// enter takes the slot back after a wait. It returns false if too many other workers run by now; the worker must then exit.
-func (w *workers) enter() bool {
+// takeSlot takes the slot back after a wait. It returns false if too many other workers run by now; the worker must then exit.
+func (w *workers) takeSlot() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// The workers that were started in the meantime do the work that is left.

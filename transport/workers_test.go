@@ -59,17 +59,17 @@ func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
 
 func TestAWaitingWorkerGivesUpItsSlot(t *testing.T) {
 	w := &workers{limit: 1, running: 1}
-	w.leave()
+	w.freeSlot()
 	if w.running != 0 {
 		t.Errorf("%d running after one left", w.running)
 	}
-	if !w.enter() || w.running != 1 {
+	if !w.takeSlot() || w.running != 1 {
 		t.Errorf("a free place was not given back: %d running", w.running)
 	}
-	if !w.enter() || w.running != 2 {
+	if !w.takeSlot() || w.running != 2 {
 		t.Errorf("a worker that came back had to end: %d running", w.running)
 	}
-	if w.enter() {
+	if w.takeSlot() {
 		t.Error("a place was given beyond twice the limit")
 	}
 }
@@ -86,8 +86,8 @@ func TestWorkersOfFastClientsAreKept(t *testing.T) {
 		w.mu.Lock()
 		w.first = new(operation) // work is waiting
 		w.mu.Unlock()
-		w.leave()
-		if !w.enter() {
+		w.freeSlot()
+		if !w.takeSlot() {
 			t.Fatal("a worker had to end, and another one would start for it")
 		}
 	}

@@ -24,7 +24,7 @@ func eachTurns(t *testing.T, test func(b turns)) {
 // turns is a database with the audit's turns.
 type turns struct{ *peopletest.Bundle }
 
-func (b turns) throttle(limit int) auditPace {
+func (b turns) pace(limit int) auditPace {
 	return auditPace{Lap: lap, Limit: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
@@ -47,7 +47,7 @@ func (b turns) crowd(count int, active func(i int) bool) (seen []services.UserID
 // turn takes a turn, or returns the time until the next turn.
 func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 	b.T.Helper()
-	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.throttle(limit))
+	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.pace(limit))
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAuditCatchesUp(t *testing.T) {
 			b.T.Fatal(err)
 		}
 		b.Clock.Advance(5 * lap)
-		pace := b.throttle(10)
+		pace := b.pace(10)
 		pace.ActiveSince = time.Time{}
 		late, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
 		if err != nil || !taken || late.Lap != 5*lap || len(late.Users) != 5 {
@@ -157,7 +157,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 		b.Clock.Advance(2 * lap)
 		var mu sync.Mutex
 		var visited []services.UserID
-		pace := b.throttle(7)
+		pace := b.pace(7)
 		pace.ActiveSince = time.Time{}
 		var nodes sync.WaitGroup
 		for range 4 {

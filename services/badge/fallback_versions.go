@@ -45,14 +45,14 @@ func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 
 // note remembers that a user was shown a version from SQL. If it remembers the given number of users already, it adds no user and only
 // updates those it has.
-func (f *fallbackVersions) note(user services.UserID, version uint64, most int) {
+func (f *fallbackVersions) note(user services.UserID, version uint64, limit int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// The map is made when SQL answers for the first time: most nodes never need it.
 	if f.versions == nil {
 		f.versions = map[services.UserID]uint64{}
 	}
-	if _, known := f.versions[user]; known || len(f.versions) < most {
+	if _, known := f.versions[user]; known || len(f.versions) < limit {
 		f.versions[user] = max(version, f.versions[user])
 	}
 	f.count.Store(int64(len(f.versions)))

@@ -43,7 +43,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 	if err != nil {
 		return err
 	}
-	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	readers := make([]posts.Reader, len(users))
 	for i, user := range users {
 		readers[i] = posts.Reader{ID: user, Seen: max(seen[user], aged)}
@@ -61,7 +61,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 
 // HoldsAged reports whether a document counts posts that are too old: Redis counts them as of a day.
 func (h homeFeed) HoldsAged(document *rdb.Document, today int64) bool {
-	return (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	return (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 }
 
 // Age takes the posts that are too old out of the counts of users.
@@ -92,7 +92,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 }
 
 func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), of.Most()))
+	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), of.Most()))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 		}
 	}
 	// No post found here is still new, although the count is not 0: the facts are read.
-	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
+	if newest <= max(inbox.Seen, h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}
 	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{postItem(newest)}}}, true, nil
@@ -175,7 +175,7 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 		return
 	}
 	h.s.pulled.Learn(ctx, lists...)
-	aged := h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Pulled) > 0 {
 			document.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
@@ -194,7 +194,7 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 	if len(document.Pulled) == 0 && !document.FeedMore { // most documents
 		return false
 	}
-	aged := h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	counted := *document
 	counted.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
 	if counted.PulledCount.Behind || !h.endsBefore(&counted) {
@@ -207,7 +207,7 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 // countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
 // document; if SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
-	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	var places []int
 	for i := range documents {
 		document := &documents[i]

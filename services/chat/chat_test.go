@@ -17,7 +17,7 @@ import (
 
 // A message is sent, and its projection fails: the message is in SQL and not in Redis, or only one of two members has it there. The
 // total always equals the sum of its parts, and in the end everyone has counted the message once.
-func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
+func TestTheUpdateOfTheBadgesFails(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
 	group, other := n.create(Group, users...), n.create(Group, users...)
@@ -94,7 +94,7 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 
 // A user reads a conversation between the commit of a message and its projection, and either may arrive late in Redis: read messages
 // stay read, and later ones stay unread.
-func TestClearRunsBetweenTheHalves(t *testing.T) {
+func TestAReadRunsBetweenCommitAndUpdate(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)
 	group := n.create(Group, users...)

@@ -65,7 +65,7 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
 		readers:  changelog.NewReaders[services.ConversationID](log),
 		watchers: map[services.ConversationID][]chan struct{}{},
 	}
-	log.RegisterTurn(changelog.Turn{Name: "last sequences of conversations", When: changelog.AfterLog, Run: l.look})
+	log.RegisterTurn(changelog.Turn{Name: "last sequences of conversations", When: changelog.AfterLog, Run: l.refresh})
 	log.RegisterStream(changelog.Stream{AddLearned: l.addLearned, Unfollow: l.readers.Unfollow})
 	return l
 }
@@ -94,7 +94,7 @@ type Counted struct {
 }
 
 // learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
-// now on. When SQL does not answer, readSide reports an unknown count, and look tries again for watched users.
+// now on. When SQL does not answer, readSide reports an unknown count, and refresh tries again for watched users.
 func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
 	// missing is a set, since documents that are read together share conversations.
 	missing := map[services.ConversationID]struct{}{}
@@ -233,9 +233,9 @@ func (l *Sequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all last sequences that are watched or were read lately, 1,000 in one SELECT. It drops the other sequences, and
+// refresh reads all last sequences that are watched or were read lately, 1,000 in one SELECT. It drops the other sequences, and
 // notifies the readers of sequences that moved. It runs after the log, every half second, also when the log has not grown.
-func (l *Sequences) look(ctx context.Context) error {
+func (l *Sequences) refresh(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
 	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
@@ -277,7 +277,7 @@ func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) err
 		}
 		l.mu.Lock()
 		for _, one := range read {
-			// The conversation is new here: no count has used it yet, so nobody is notified. look notifies the users who wait for it.
+			// The conversation is new here: no count has used it yet, so nobody is notified. refresh notifies the users who wait for it.
 			if l.known[one.Conversation] == nil {
 				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
 				continue

@@ -43,8 +43,8 @@ func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []
 	return heads, e.sqlDown
 }
 
-// room is a node cache whose clock the test sets, and a record of its notifications.
-type room struct {
+// cachingNode is a node cache whose clock the test sets, and a record of its notifications.
+type cachingNode struct {
 	*Sequences
 	Log      *changelog.Follower
 	t        *testing.T
@@ -57,20 +57,20 @@ type room struct {
 // reader is the watched user.
 const reader = services.UserID(7)
 
-func (r *room) Now() time.Time {
+func (r *cachingNode) Now() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
 }
 
-func (r *room) pass(time time.Duration) {
+func (r *cachingNode) pass(time time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = r.now.Add(time)
 }
 
-func newRoom(t *testing.T) *room {
-	r := &room{t: t, e: newStub(), now: time.Unix(1000, 0)}
+func newRoom(t *testing.T) *cachingNode {
+	r := &cachingNode{t: t, e: newStub(), now: time.Unix(1000, 0)}
 	r.e.heads = map[services.ConversationID]Head{}
 	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
 	r.Sequences = newSequences(r.Log, r.e)
@@ -83,20 +83,20 @@ func newRoom(t *testing.T) *room {
 	return r
 }
 
-func (r *room) head(id services.ConversationID, number int64) Head {
+func (r *cachingNode) head(id services.ConversationID, number int64) Head {
 	head := Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
 }
 
-func (r *room) look() {
+func (r *cachingNode) look() {
 	r.t.Helper()
 	if _, err := r.Log.RunOnce(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *room) readExpecting(unread int, known bool, places ...services.ReadSidePlace) Counted {
+func (r *cachingNode) readExpecting(unread int, known bool, places ...services.ReadSidePlace) Counted {
 	r.t.Helper()
 	got := r.Sequences.readSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
@@ -130,7 +130,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 }
 
 // Each new message raises the sum of the sequences, even if its time is earlier than that of the message before.
-func TestEveryChangeHasAUniqueStamp(t *testing.T) {
+func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newRoom(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)

@@ -27,7 +27,7 @@ func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 			return []*jobs.Command{n.Recall(ada, own), must(n.MarkRead(ada, id, Mark{UpTo: theirs})), n.Service.MarkUnread(ada, theirs)}
 		}},
 	} {
-		n.Must(n.Sequences.look(t.Context()))
+		n.Must(n.Sequences.refresh(t.Context()))
 		select { // drop the token of an earlier change
 		case <-moved:
 		default:

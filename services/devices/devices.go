@@ -73,9 +73,9 @@ type Service struct {
 	guard  outbound.Guard
 	client *outbound.Client
 	batch  int // the most changes, or devices, in one step
-	// some says whether there were devices at the last look; Register sets it at once.
-	some  atomic.Bool
-	first chan struct{} // wakes look for the first device
+	// hasDevices says whether there were devices at the last look; Register sets it at once.
+	hasDevices atomic.Bool
+	first      chan struct{} // wakes look for the first device
 
 	// Only the goroutine of Run uses looked and read.
 	looked, read bool // looked: look has run; read: the last look switched the stream on
@@ -98,7 +98,7 @@ func New(cfg Config) *Service {
 	}
 	s.pool = leases.NewPool(leases.Config{
 		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
-		On:   func() bool { return s.On() && s.some.Load() && cfg.Stream.On() },
+		On:   func() bool { return s.On() && s.hasDevices.Load() && cfg.Stream.On() },
 		Work: func(lease *leases.Lease) leases.Worker { return s.courier(lease) },
 	})
 	return s
@@ -167,7 +167,7 @@ func (s *Service) look(ctx context.Context) error {
 			return err
 		}
 	}
-	s.some.Store(some)
+	s.hasDevices.Store(some)
 	if s.looked && s.read == read {
 		return nil
 	}

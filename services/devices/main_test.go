@@ -128,7 +128,7 @@ func (w *world) node(change ...func(*Config)) *Service {
 		one(&cfg)
 	}
 	s := New(cfg)
-	s.some.Store(true)
+	s.hasDevices.Store(true)
 	w.T.Cleanup(s.client.CloseIdle)
 	return s
 }

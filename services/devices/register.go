@@ -55,7 +55,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 		return Registered{}, err
 	}
 	// This is the first device of the installation, as far as this node knows: wake look, so that the stream is on at once.
-	if !s.some.Swap(true) {
+	if !s.hasDevices.Swap(true) {
 		select {
 		case s.first <- struct{}{}:
 		default:

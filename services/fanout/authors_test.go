@@ -177,7 +177,7 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 			{services.Thresholds{Big: 1, Huge: 1}, services.AuthorHuge, services.AuthorHuge},
 		} {
 			w.Must(w.Fanout.SetThresholds(t.Context(), step.Thresholds))
-			if got, err := w.Another().Thresholds(t.Context()); err != nil || got != step.Thresholds {
+			if got, err := w.AnotherFanout().Thresholds(t.Context()); err != nil || got != step.Thresholds {
 				t.Fatalf("another node has the thresholds %v, %v", got, err)
 			}
 			w.Quiet(w.Fanout)

@@ -50,7 +50,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 				h.checkNames()
 			}
 			h.Clock.Advance(31 * time.Second)
-			h.Quiet(h.Another())
+			h.Quiet(h.AnotherFanout())
 			clear(h.unsure)
 			h.checkNames()
 			for _, user := range users {

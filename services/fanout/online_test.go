@@ -271,7 +271,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 			t.Errorf("after the crash %v and %v are on their way", bySQL, byLog)
 		}
 		w.Clock.Advance(31 * time.Second)
-		other := w.Another()
+		other := w.AnotherFanout()
 		_, bulk, online := workersOf(other)
 		turn(w, online)
 		turn(w, bulk)

@@ -66,7 +66,7 @@ func TestALateSplitLeavesNothing(t *testing.T) {
 	w.Post(users[0])
 	late := claim(w)
 	w.Clock.Advance(31 * time.Second)
-	if _, err := w.Another().Workers(1)[0].RunOnce(t.Context()); err != nil {
+	if _, err := w.AnotherFanout().Workers(1)[0].RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
@@ -88,7 +88,7 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 		w.Post(users[0])
 	}
 	var group errgroup.Group
-	for _, node := range []*fanout.Fanout{w.Fanout, w.Another()} {
+	for _, node := range []*fanout.Fanout{w.Fanout, w.AnotherFanout()} {
 		for _, worker := range node.Workers(2) {
 			group.Go(func() error {
 				for idle := 0; idle < 3; {

@@ -68,7 +68,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 		}
 	}
 	// Posts that are too old to count are not new either.
-	page.Seen = max(page.Seen, s.projector.Expiry().Mark(services.SourceHomeFeed, services.DayOf(s.clock.Now())))
+	page.Seen = max(page.Seen, s.projector.Expiry().AgedUpTo(services.SourceHomeFeed, services.DayOf(s.clock.Now())))
 	entries := page.Entries
 	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
 		// The newest entries are all the reader's own, or from before a follow: the new posts are further down.

@@ -101,7 +101,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 }
 
 // A batch that returns a wrong number of outcomes is a bug of its kind: its jobs fail, and the process goes on.
-func TestABatchWithoutOutcomesFails(t *testing.T) {
+func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
 	n := small(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
 	}})

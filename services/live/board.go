@@ -45,16 +45,16 @@ type Board struct {
 	Building bool             // the replays come from SQL, because the viewer's list of them is still being built
 }
 
-// place is where a page starts.
-type place struct {
+// pageStart is where a page starts.
+type pageStart struct {
 	field   string  // the argument that names the session
 	session Session // with Made 0: a new one
 	after   ShowPlace
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// place parses the arguments of the request. It reads no data.
-func (a Ask) place(viewer services.UserID) (p place, err error) {
+// pageStart parses the arguments of the request. It reads no data.
+func (a Ask) place(viewer services.UserID) (p pageStart, err error) {
 	p.field = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):

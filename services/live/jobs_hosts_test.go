@@ -21,8 +21,8 @@ func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
 
-// version is the log version since which boards have a show in its present state; it is 0 if no board has the show.
-func version(w *fanouttest.World, show services.PostID) uint64 {
+// onBoardsSince is the log onBoardsSince since which boards have a show in its present state; it is 0 if no board has the show.
+func onBoardsSince(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{show})
 	w.Must(err)
@@ -59,8 +59,8 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if n := runJobs(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}
-		if n := runJobs(w, "host.chunk", 2); n != 2 || version(w, upcoming) != 0 || version(w, live) != 0 {
-			t.Fatalf("%d chunks were done, the shows have the versions %d and %d", n, version(w, upcoming), version(w, live))
+		if n := runJobs(w, "host.chunk", 2); n != 2 || onBoardsSince(w, upcoming) != 0 || onBoardsSince(w, live) != 0 {
+			t.Fatalf("%d chunks were done, the shows have the versions %d and %d", n, onBoardsSince(w, upcoming), onBoardsSince(w, live))
 		}
 		w.Follow(host, late)
 		w.Must(w.Fanout.Reconcile(t.Context(), late, host))
@@ -78,8 +78,8 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if known, named, err := readHost(t.Context(), w.Store.Runner, host); err != nil || !known || !named {
 			t.Errorf("the host is known %v, named %v: %v", known, named, err)
 		}
-		if version(w, upcoming) != 1 || version(w, live) != 2 || version(w, over) != 3 || version(w, cancelled) != 0 {
-			t.Errorf("the versions are %d, %d, %d and %d", version(w, upcoming), version(w, live), version(w, over), version(w, cancelled))
+		if onBoardsSince(w, upcoming) != 1 || onBoardsSince(w, live) != 2 || onBoardsSince(w, over) != 3 || onBoardsSince(w, cancelled) != 0 {
+			t.Errorf("the versions are %d, %d, %d and %d", onBoardsSince(w, upcoming), onBoardsSince(w, live), onBoardsSince(w, over), onBoardsSince(w, cancelled))
 		}
 		if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
@@ -105,11 +105,11 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 		users := w.Users(2)
 		show := plan(w, users[0], time.Hour)
 		w.Quiet(w.Fanout)
-		if version(w, show) != 1 {
-			t.Errorf("the show has the version %d", version(w, show))
+		if onBoardsSince(w, show) != 1 {
+			t.Errorf("the show has the version %d", onBoardsSince(w, show))
 		}
-		if next := plan(w, users[0], time.Hour); version(w, next) != 2 {
-			t.Errorf("the next show has the version %d", version(w, next))
+		if next := plan(w, users[0], time.Hour); onBoardsSince(w, next) != 2 {
+			t.Errorf("the next show has the version %d", onBoardsSince(w, next))
 		}
 		w.Follow(users[0], users[1])
 		w.Quiet(w.Fanout)

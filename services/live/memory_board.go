@@ -44,14 +44,14 @@ type hostSpans struct {
 // cost.
 type boardPage struct {
 	candidates []hostSpans
-	highest    []int64 // the greatest scores of candidates, one more than the page has lines, least first
+	topScores  []int64 // the greatest scores of candidates, one more than the page has lines, least first
 	best       []*span // the first spans of the page found so far, in the order of boards
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
 // pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with the
-// highest scores fill the page, or nearly; the other hosts are skipped unless their highest score is at least that of the page's last
+// topScores scores fill the page, or nearly; the other hosts are skipped unless their topScores score is at least that of the page's last
 // show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's
 // host (BenchmarkBoard).
 func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
@@ -77,11 +77,11 @@ func (p *boardPage) free() {
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.highest gets the greatest
+// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.topScores gets the greatest
 // of these scores, at most count of them, the least first. If the spans with these scores hold at the version, count shows have at
-// least the score p.highest[0].
+// least the score p.topScores[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
-	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
+	p.candidates, p.topScores = p.candidates[:0], p.topScores[:0]
 	for _, followed := range hosts {
 		known := table.one(followed.Author)
 		if known.shows == nil {
@@ -98,25 +98,25 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 		if after != (ShowPlace{}) && one.highest >= after.Score {
 			continue // skip it in the estimate: all of its shows may be on earlier pages
 		}
-		at, _ := slices.BinarySearch(p.highest, one.highest)
+		at, _ := slices.BinarySearch(p.topScores, one.highest)
 		switch {
-		case len(p.highest) < count:
-			p.highest = slices.Insert(p.highest, at, one.highest)
+		case len(p.topScores) < count:
+			p.topScores = slices.Insert(p.topScores, at, one.highest)
 		case at > 0:
 			// The least of the scores is dropped.
-			copy(p.highest, p.highest[1:at])
-			p.highest[at-1] = one.highest
+			copy(p.topScores, p.topScores[1:at])
+			p.topScores[at-1] = one.highest
 		}
 	}
 }
 
 // fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts whose highest score is at least
-// p.highest[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips by one comparison
+// p.topScores[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips by one comparison
 // each.
 func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
-	if len(p.highest) == count {
-		high = p.highest[0]
+	if len(p.topScores) == count {
+		high = p.topScores[0]
 	}
 	p.best = p.best[:0]
 	for _, first := range []bool{true, false} {

@@ -49,7 +49,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 				b.named()
 			}
 			b.Clock.Advance(31 * time.Second)
-			b.Quiet(b.Another())
+			b.Quiet(b.AnotherFanout())
 			for _, host := range b.hosts {
 				if known, named, err := readHost(b.TB.Context(), b.Store.Runner, host); err != nil || known && !named {
 					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
@@ -224,8 +224,8 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		w.Must(w.Projector.Rebuild(t.Context(), active))
 		show := replayed(w, host)
 		w.Quiet(w.Fanout)
-		if !hosted(w, active, host) || version(w, show) == 0 {
-			t.Fatalf("the active follower's document names the host: %v; the show has version %d", hosted(w, active, host), version(w, show))
+		if !hosted(w, active, host) || onBoardsSince(w, show) == 0 {
+			t.Fatalf("the active follower's document names the host: %v; the show has version %d", hosted(w, active, host), onBoardsSince(w, show))
 		}
 		if document := w.Document(dormant); !document.Ready || hosted(w, dormant, host) || hides(w, dormant, host) {
 			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",

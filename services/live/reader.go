@@ -198,13 +198,13 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	if held.Holder == session.name() && !held.Until.Before(until) {
 		return true
 	}
-	if until = until.Add(s.idle / extraIdle); last.Before(until) {
+	if until = until.Add(s.idle / extraIdleDivisor); last.Before(until) {
 		until = last
 	}
 	holds, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
 	return holds || err != nil
 }
 
-// extraIdle says by how much renew extends a session beyond its idle time: by a part of 1/extraIdle, which is one minute for 30
+// extraIdleDivisor says by how much renew extends a session beyond its idle time: by a part of 1/extraIdleDivisor, which is one minute for 30
 // minutes.
-const extraIdle = 30
+const extraIdleDivisor = 30

@@ -116,7 +116,7 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 		"a part of one":       func(b []byte) []byte { b[0] = recentForm; return append(b, 1, 2, 3) },
 		"a repeated one":      func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 0, 7, 0, 0, 0, 7) },
 		"a wrong order":       func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 1, 0, 0, 0, 0, 7) },
-		"too many":            func(b []byte) []byte { b[0] = recentForm; return append(b, manyRecent()...) },
+		"too many":            func(b []byte) []byte { b[0] = recentForm; return append(b, tooManyRecent()...) },
 		"an older form":       func(b []byte) []byte { b[0] = madeForm; return b },
 		"one without a part":  func(b []byte) []byte { return b[:madeBytes] },
 		"with a needless one": func(b []byte) []byte { return append(b[:29:29], b[9:17]...) },
@@ -131,8 +131,8 @@ func TestAWrongTypeSessionIsRefused(t *testing.T) {
 	}
 }
 
-// manyRecent are recent follows, one more than a session can have.
-func manyRecent() (bytes []byte) {
+// tooManyRecent are recent follows, one more than a session can have.
+func tooManyRecent() (bytes []byte) {
 	for i := range maxRecent + 1 {
 		bytes = append(bytes, 0, 0, 0, byte(i))
 	}
@@ -280,8 +280,8 @@ func TestPagesExtendTheirSession(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{0, true}, {time.Second, false}, {idle/extraIdle - 2*time.Second, false}, {2 * time.Second, true}, {0, false},
-		{idle, true}, {idle/extraIdle - time.Second, false}, {idle, true},
+		{0, true}, {time.Second, false}, {idle/extraIdleDivisor - 2*time.Second, false}, {2 * time.Second, true}, {0, false},
+		{idle, true}, {idle/extraIdleDivisor - time.Second, false}, {idle, true},
 	} {
 		h.Clock.Advance(step.after)
 		if got := extends("after " + step.after.String()); got != step.want {

@@ -57,7 +57,7 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 		t.Fatalf("before any work: %+v, %v", report, err)
 	}
 	another := func() *fanout.Fanout {
-		node := b.Another()
+		node := b.AnotherFanout()
 		newService(b.World, node)
 		return node
 	}

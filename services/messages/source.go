@@ -108,7 +108,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 		return nil, err
 	}
 	// aged is an ID: messages up to this ID have left the count.
-	aged := ID(s.ages.Mark(services.SourceSiteMessages, of.Today))
+	aged := ID(s.ages.AgedUpTo(services.SourceSiteMessages, of.Today))
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
 		for _, message := range unread[kind.Type] {

@@ -66,7 +66,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 	})
 	s.worldEnds = ctx.Done()
 	var failure error
-	done := Start(ctx, s.Log, func(ctx context.Context) error {
+	done := StartLoops(ctx, s.Log, func(ctx context.Context) error {
 		if failure = s.world.Build(ctx); failure != nil {
 			cancel(failure)
 			return failure

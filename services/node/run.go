@@ -59,8 +59,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	if err := heart.Begin(ctx); err != nil {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
-	working := Start(workers, s.Log, s.workerLoops()...)
-	looping := Start(loops, s.Log, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	working := StartLoops(workers, s.Log, s.workerLoops()...)
+	looping := StartLoops(loops, s.Log, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {

@@ -86,7 +86,7 @@ func TestAMarkReachesWhatIsGone(t *testing.T) {
 				if state.Seen != shown || state.Days[0] != 1 {
 					t.Errorf("after the mark %+v, want seen up to %d and the later one unseen", state, shown)
 				}
-				if err := b.marks(func(tx *sql.Tx) error {
+				if err := b.runMark(func(tx *sql.Tx) error {
 					_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, others)
 					return err
 				}); services.CodeOf(err) != services.NotFound {

@@ -32,14 +32,14 @@ func (b *bundle) wants(when string, unseen, unread int) {
 	}
 }
 
-// marks runs a mark of user 1 and returns its error.
-func (b *bundle) marks(mark func(tx *sql.Tx) error) error {
+// runMark runs a mark of user 1 and returns its error.
+func (b *bundle) runMark(mark func(tx *sql.Tx) error) error {
 	b.T.Helper()
 	return b.Write(b.Ctx, mark)
 }
 
 func (b *bundle) reads(read readMark) error {
-	return b.marks(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
+	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
 }
 
 func (b *bundle) readsAll(gen uint64) (until time.Time) {
@@ -52,11 +52,11 @@ func (b *bundle) readsAll(gen uint64) (until time.Time) {
 }
 
 func (b *bundle) undoes() error {
-	return b.marks(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
+	return b.runMark(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
 func (b *bundle) unreads(place services.PostID) error {
-	return b.marks(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
+	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
 }
 
 // three adds likes of three posts of user 1 and returns the positions, the oldest first.
@@ -175,11 +175,11 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			"read another's, with one's own": {b.reads(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
 			"read up to another's":           {b.reads(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
 			"unread another's":               {b.unreads(others), services.NotFound},
-			"seen up to another's": {b.marks(func(tx *sql.Tx) error {
+			"seen up to another's": {b.runMark(func(tx *sql.Tx) error {
 				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, others)
 				return err
 			}), services.NotFound},
-			"all read beyond the end": {b.marks(func(tx *sql.Tx) error {
+			"all read beyond the end": {b.runMark(func(tx *sql.Tx) error {
 				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, mine[2]+1, services.AnyGen)
 				return err
 			}), services.Invalid},
@@ -261,7 +261,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 			if found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); found[shown].Place != first {
 				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
 			}
-			sqltest.Equal(b.T, b.marks(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)
+			sqltest.Equal(b.T, b.runMark(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)
 			list := b.listed(onlyUnseen)
 			if len(list) != 1 || list[0].Place != later {
 				t.Errorf("mark %d: unseen are %+v, want %v alone", i, list, later)

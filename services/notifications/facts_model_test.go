@@ -25,18 +25,18 @@ type telling struct {
 	content   HostContent
 }
 
-// cluster is the model of a group, which a list shows as one line.
-type cluster struct {
+// groupKey is the model of a group, which a list shows as one line.
+type groupKey struct {
 	category services.Category
 	subject  services.PostID
 	bucket   int64
 }
 
-// reading is the position up to which a cluster was read.
+// reading is the position up to which a group was read.
 type reading struct {
 	to, undoTo services.PostID
 	gen, undo  uint64
-	first      services.PostID // the cluster's ID: its least position when it came into being
+	first      services.PostID // the group's ID: its least position when it came into being
 }
 
 // applied is a cause that counted at some time.
@@ -57,7 +57,7 @@ type panelModel struct {
 	deleted map[services.PostID]bool // of my posts
 
 	known    map[Cause]*applied
-	read     map[cluster]*reading
+	read     map[groupKey]*reading
 	head     services.PostID
 	gen      uint64
 	undo     uint64
@@ -73,7 +73,7 @@ func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
 		answers: map[services.PostID]*answer{}, told: map[Cause]*telling{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
-		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
+		read: map[groupKey]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
 	}
@@ -110,8 +110,8 @@ func (m *panelModel) facts() map[Cause]time.Time {
 	return facts
 }
 
-func (m *panelModel) cluster(c Cause) cluster {
-	return cluster{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
+func (m *panelModel) keyOf(c Cause) groupKey {
+	return groupKey{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
 }
 
 func named(cause, other Cause) bool {
@@ -162,7 +162,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		}
 		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
 	})
-	tops := map[cluster]services.PostID{} // before the new causes
+	tops := map[groupKey]services.PostID{} // before the new causes
 	for of := range m.read {
 		tops[of] = m.top(of, false)
 	}
@@ -178,20 +178,20 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		if stands {
 			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
 		}
-		if m.read[m.cluster(c)] == nil {
-			m.read[m.cluster(c)] = &reading{first: place}
+		if m.read[m.keyOf(c)] == nil {
+			m.read[m.keyOf(c)] = &reading{first: place}
 		}
-		r := m.read[m.cluster(c)]
-		if tops[m.cluster(c)] == 0 {
+		r := m.read[m.keyOf(c)]
+		if tops[m.keyOf(c)] == 0 {
 			r.first = min(r.first, place)
 		}
-		if place <= lowestPlaces(m.me, true).last && (r.gen == 0 || r.to >= tops[m.cluster(c)]) {
+		if place <= lowestPlaces(m.me, true).last && (r.gen == 0 || r.to >= tops[m.keyOf(c)]) {
 			r.to = max(r.to, place)
 		}
 	}
 	for _, c := range fresh {
 		if place := m.known[c].place; m.known[c].past && place <= m.readTo[c.Category] {
-			m.cover(m.cluster(c), place, tops[m.cluster(c)])
+			m.cover(m.keyOf(c), place, tops[m.keyOf(c)])
 		}
 	}
 	m.raise(changed)
@@ -203,10 +203,10 @@ func (m *panelModel) raise(changed map[services.Category]bool) {
 	}
 }
 
-// top is the greatest position in a cluster, of the standing causes or of all.
-func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
+// top is the greatest position in a group, of the standing causes or of all.
+func (m *panelModel) top(of groupKey, standing bool) (top services.PostID) {
 	for c, k := range m.known {
-		if m.cluster(c) == of && (k.counts || !standing) {
+		if m.keyOf(c) == of && (k.counts || !standing) {
 			top = max(top, k.place)
 		}
 	}
@@ -232,11 +232,11 @@ func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
 	}
 }
 
-// placed is the cluster that contains a position.
-func (m *panelModel) placed(place services.PostID) (of cluster, found bool) {
+// placed is the group that contains a position.
+func (m *panelModel) placed(place services.PostID) (of groupKey, found bool) {
 	for c, k := range m.known {
 		if k.place == place {
-			return m.cluster(c), true
+			return m.keyOf(c), true
 		}
 	}
 	return of, false
@@ -244,7 +244,7 @@ func (m *panelModel) placed(place services.PostID) (of cluster, found bool) {
 
 func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	changed := map[services.Category]bool{}
-	reach := map[cluster]services.PostID{}
+	reach := map[groupKey]services.PostID{}
 	for _, place := range places {
 		of, _ := m.placed(place)
 		reach[of] = max(reach[of], place)
@@ -257,7 +257,7 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	m.raise(changed)
 }
 
-// readAll reads a cluster up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
+// readAll reads a group up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
 // kept.
 func (r *reading) readAll(upTo services.PostID, undo uint64) {
 	if undo != 0 {
@@ -318,13 +318,13 @@ func (m *panelModel) unread(place services.PostID) {
 
 // list is the list of the panel: the newest event first, whatever the order of arrival.
 func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
-	clusters := map[cluster][]Cause{}
+	groups := map[groupKey][]Cause{}
 	for c, k := range m.known {
 		if k.counts {
-			clusters[m.cluster(c)] = append(clusters[m.cluster(c)], c)
+			groups[m.keyOf(c)] = append(groups[m.keyOf(c)], c)
 		}
 	}
-	for of, causes := range clusters {
+	for of, causes := range groups {
 		slices.SortFunc(causes, func(a, b Cause) int {
 			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})

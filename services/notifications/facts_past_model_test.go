@@ -54,7 +54,7 @@ func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) servi
 	if c.Category != services.CategoryComment || was == nil || !slices.Contains(causes, mention) {
 		return place
 	}
-	read := was.place <= m.read[m.cluster(mention)].to
+	read := was.place <= m.read[m.keyOf(mention)].to
 	if !read && was.place > m.seen[services.CategoryMention] {
 		return place
 	}
@@ -64,9 +64,9 @@ func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) servi
 	return place
 }
 
-// cover reads a cluster because a mark of its category covers one of its causes, which is reported only now. What was marked unread, or
-// left out by the mark, stays unread. top is the cluster's greatest position before the new causes.
-func (m *panelModel) cover(of cluster, place, top services.PostID) {
+// cover reads a group because a mark of its category covers one of its causes, which is reported only now. What was marked unread, or
+// left out by the mark, stays unread. top is the group's greatest position before the new causes.
+func (m *panelModel) cover(of groupKey, place, top services.PostID) {
 	r, to := m.read[of], m.readTo[of.category]
 	if r.gen > 0 && r.to < top {
 		return

@@ -27,9 +27,9 @@ var (
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
 )
 
-// stored is a preference as the column preferences has it. A field that is left out has the default, so that a new default
+// storedPreference is a preference as the column preferences has it. A field that is left out has the default, so that a new default
 // reaches everybody who chose nothing.
-type stored struct {
+type storedPreference struct {
 	Mode  string     `json:"mode,omitempty"` // one of modeNames; without it, the mode of the category's definition
 	Push  *bool      `json:"push,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
@@ -90,7 +90,7 @@ func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, 
 // parsePreferences parses the column preferences. A mode that this version does not know counts as not chosen.
 func parsePreferences(version uint64, text string) (preferences, error) {
 	found := preferences{version: version, of: map[services.Category]Preference{}}
-	list := map[services.Category]stored{}
+	list := map[services.Category]storedPreference{}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return found, err
 	}
@@ -138,9 +138,9 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 		after.since = tx.Now
 	}
 	found.of[category] = after
-	list := map[services.Category]stored{}
+	list := map[services.Category]storedPreference{}
 	for category, preference := range found.of {
-		var one stored
+		var one storedPreference
 		if preference.Chosen {
 			one.Mode = modeNames[preference.Mode]
 		}

@@ -303,7 +303,7 @@ func TestMarksRevealNoHiddenCause(t *testing.T) {
 		b.readsAll(1)
 		b.Clock.Advance(time.Minute)
 		probe := func() string {
-			err := b.marks(func(tx *sql.Tx) error {
+			err := b.runMark(func(tx *sql.Tx) error {
 				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, places[2]+1)
 				return err
 			})

@@ -83,8 +83,8 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 // smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
-// fewCauses is causesPerPage for tests: five causes of one actor take three transactions.
-const fewCauses = 2
+// causesPerTestPage is causesPerPage for tests: five causes of one actor take three transactions.
+const causesPerTestPage = 2
 
 // served is a node on a redis-server, which the test may flush and kill.
 func served(t *testing.T, settings func(*fanout.Config), causes int) node {
@@ -103,7 +103,7 @@ func (n node) claim() []jobs.Job {
 // Every kind of job in steps brings the views in line with the facts, and repeating all of them changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		newNodeWith(w, fewCauses)
+		newNodeWith(w, causesPerTestPage)
 		for _, step := range steps() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
@@ -114,7 +114,7 @@ func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 // readers see the facts.
 func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 	for _, step := range steps() {
-		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks, fewCauses).World) })
+		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks, causesPerTestPage).World) })
 	}
 }
 
@@ -182,7 +182,7 @@ func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	writeLikes(n.World, post, users[0], users[1])
 	late := n.claim()
 	n.Clock.Advance(31 * time.Second)
-	n.Work(n.Another())
+	n.Work(n.AnotherFanout())
 	states := n.states(users[0])
 	if err := n.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
 		t.Errorf("the late worker was told %v", err)

@@ -21,7 +21,7 @@ const (
 	// of a slow Redis.
 	cleanerLeast = 5 * time.Millisecond
 	turnLease    = 30 * time.Second        // after it, others take the turn of a node that died
-	passWithin   = 1250 * time.Millisecond // bounds the statement that ends a turn
+	leaveWithin  = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
 // Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit,
@@ -132,9 +132,9 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	}
 	turn.Place, turn.Freed = asText(place), asText(freed)
 	// This runs also when ctx has ended, so that another node can go on at once.
-	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passWithin)
+	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
-	held, passed := passCleanerTurn(passing, p.store, turn, ended)
+	held, passed := leaveCleanerTurn(passing, p.store, turn, ended)
 	if ended && held {
 		p.log.Info("Redis is cleaned", "inboxes", freed.Inboxes, "entries", freed.Entries, "dormant", freed.Dormant,
 			"unknown", freed.Unknown, "orphans", freed.Orphans, "endless", freed.Endless, "keys", freed.Keys)

@@ -187,7 +187,7 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 // All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
 func TestCleanersTakeTurns(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		here, there := w.Projector.Cleaner(cleanEvery), w.Another().Projector.Cleaner(cleanEvery)
+		here, there := w.Projector.Cleaner(cleanEvery), w.AnotherFanout().Projector.Cleaner(cleanEvery)
 		takes := func(c *projector.Cleaner, want bool, when string) {
 			t.Helper()
 			if took, err := c.RunOnce(t.Context()); err != nil || took != want {

@@ -74,9 +74,9 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	return turn, taken && err == nil, err
 }
 
-// passCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing changes,
+// leaveCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing changes,
 // when the lease was lost.
-func passCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
+func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		var changed int
 		var err error

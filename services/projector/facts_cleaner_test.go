@@ -23,7 +23,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		}
 		pass := func(turn cleanerTurn, ended, want bool) {
 			t.Helper()
-			if held, err := passCleanerTurn(t.Context(), w.DB, turn, ended); err != nil || held != want {
+			if held, err := leaveCleanerTurn(t.Context(), w.DB, turn, ended); err != nil || held != want {
 				t.Errorf("held %v, want %v: %v", held, want, err)
 			}
 		}

@@ -44,7 +44,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	}
 	// The document has aged to a later day and leaves out posts that still count: a comparison of the counts would find
 	// nothing more.
-	if shown.Document.FeedAged > p.cfg.Expiry.Mark(services.SourceHomeFeed, p.today()) {
+	if shown.Document.FeedAged > p.cfg.Expiry.AgedUpTo(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
 	if facts.count, err = posts.CountPushed(ctx, p.store, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {

@@ -147,7 +147,7 @@ func (h *Hub) checkSince(number services.UserID, since string) error {
 // End ends a watcher whose context or consumer has ended. Drain may have ended it before.
 func (w *watcher) End() {
 	w.hub.mu.Lock()
-	w.hub.part(w.user, w, w.hub.now())
+	w.hub.removeWatcher(w.user, w, w.hub.now())
 	w.hub.mu.Unlock()
 	w.close()
 }
@@ -220,7 +220,7 @@ func (h *Hub) Drain() {
 		open = append(open, u.watchers...)
 	}
 	for _, w := range open {
-		h.part(w.user, w, now)
+		h.removeWatcher(w.user, w, now)
 	}
 	h.mu.Unlock()
 	for _, w := range open {

@@ -37,7 +37,7 @@ type world struct {
 	leaving   bool
 	calling   map[services.UserID]bool // users whose Enter or Leave is under way
 	reading   map[services.UserID]bool // users being rendered
-	err       error
+	failure   error
 }
 
 // limits defines which events may happen, and which bug is injected.
@@ -113,8 +113,8 @@ func (w *world) stamp() uint64 {
 }
 
 func (w *world) recordFailure(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
+	if w.failure == nil {
+		w.failure = fmt.Errorf(format, args...)
 	}
 }
 
@@ -296,7 +296,7 @@ func (w *world) history(steps int) error {
 	}
 	w.check()
 	w.leaveNothing()
-	return w.err
+	return w.failure
 }
 
 // leaveNothing checks that without watchers there are at once no timers and no leases, and after Linger no users.

@@ -361,7 +361,7 @@ func TestSweepPortions(t *testing.T) {
 	for h.render(t.Context(), &b) {
 	}
 	for _, w := range leaving {
-		h.part(w.user, w, h.now())
+		h.removeWatcher(w.user, w, h.now())
 	}
 	clock.at = clock.at.Add(31 * time.Second)
 	e.enters = nil

@@ -105,7 +105,7 @@ func TestUsersWithoutWatchersCostNothing(t *testing.T) {
 	if len(h.timers) != 1 {
 		t.Fatalf("%d timers while they are watched, want 1 for their NextAt", len(h.timers))
 	}
-	h.part(w.user, w, h.now())
+	h.removeWatcher(w.user, w, h.now())
 	h.Hint(7, 2, trace.Cause{})
 	if len(h.timers) != 0 || len(h.ready) != 0 {
 		t.Errorf("%d timers and %d ready, want none for a user without watchers", len(h.timers), len(h.ready))

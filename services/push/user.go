@@ -118,8 +118,8 @@ func (h *Hub) join(u *user, w *watcher) {
 	}
 }
 
-// part removes a watcher, if it is still there. A user without watchers rests until they are removed.
-func (h *Hub) part(u *user, w *watcher, now moment) {
+// removeWatcher removes a watcher, if it is still there. A user without watchers rests until they are removed.
+func (h *Hub) removeWatcher(u *user, w *watcher, now moment) {
 	i := slices.Index(u.watchers, w)
 	if i < 0 {
 		return

@@ -55,9 +55,9 @@ func newDocumentMemory() *documentMemory {
 	return &documentMemory{users: users}
 }
 
-// of returns the kept documents of users, in their order. A result without a layout stands for a document that is not kept, or was
+// keptOf returns the kept documents keptOf users, in their order. A result without a layout stands for a document that is not kept, or was
 // read by another layout.
-func (m *documentMemory) of(users []services.UserID, layout *layout) []keptDocument {
+func (m *documentMemory) keptOf(users []services.UserID, layout *layout) []keptDocument {
 	kept := make([]keptDocument, len(users))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 		return nil, err
 	}
 	layout := c.layout.Load()
-	kept := c.memory.of(users, layout)
+	kept := c.memory.keptOf(users, layout)
 	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
 		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readBorn}

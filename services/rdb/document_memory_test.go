@@ -55,7 +55,7 @@ func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 // outdated is 1 if this node keeps an earlier document of the reader: once the document has changed, that costs a second
 // round trip.
 func (v view) outdated() int {
-	kept := v.c.memory.of([]services.UserID{reader}, v.c.layout.Load())
+	kept := v.c.memory.keptOf([]services.UserID{reader}, v.c.layout.Load())
 	if kept[0].layout == nil {
 		return 0
 	}

@@ -254,7 +254,7 @@ func TestAnAdd(t *testing.T) {
 	})
 }
 
-func TestAMerge(t *testing.T) {
+func TestMergingIntoAnInbox(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		stamp := v.stamp()

@@ -54,18 +54,18 @@ type Client struct {
 	refused           sync.Once   // the warning that a late Redis refuses
 }
 
-// quiet is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this
+// debugOnly is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this
 // package logs what an operator needs.
-type quiet struct{}
+type debugOnly struct{}
 
 // Printf passes a line on at the level debug.
-func (quiet) Printf(ctx context.Context, format string, values ...any) {
+func (debugOnly) Printf(ctx context.Context, format string, values ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, fmt.Sprintf(format, values...))
 	}
 }
 
-func init() { redis.SetLogger(quiet{}) }
+func init() { redis.SetLogger(debugOnly{}) }
 
 // Open connects to the Redis of the options, or starts one. An error names the address: INVALID for a URL that cannot be parsed
 // or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is absent or not ready, unless the options allow it to

@@ -77,17 +77,17 @@ func (f *scrubFile) change() string {
 	case 0:
 		return fmt.Sprintf(`DELETE FROM %s WHERE id = %d`, table, id)
 	case 1, 2:
-		return fmt.Sprintf(`UPDATE %s SET text = '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, f.text(of), id, mark, f.at(of))
+		return fmt.Sprintf(`UPDATE %s SET text = '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, f.text(of), id, mark, f.markPosition(of))
 	case 3:
-		return fmt.Sprintf(`UPDATE %s SET name = name || '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, of, id, mark, f.at(of))
+		return fmt.Sprintf(`UPDATE %s SET name = name || '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, of, id, mark, f.markPosition(of))
 	}
 	f.last++
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// at is the condition on the rows that may get a text, as the position of the mark in their names: 1 (it is there) if the text is the
+// markPosition is the condition on the rows that may get a text, as the position of the mark in their names: 1 (it is there) if the text is the
 // mark, else 0 (it is not). So marked texts are only in marked rows.
-func (f *scrubFile) at(of string) int {
+func (f *scrubFile) markPosition(of string) int {
 	if of == mark {
 		return 1
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	batch       = 500             // users compared at once
-	newestAtOne = 8               // users whose newest items are read at once
-	retryAfter  = 2 * time.Second // until a user whose badges could not be read is tried again
-	alertFor    = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
+	batch        = 500             // users compared at once
+	newestAtOnce = 8               // users whose newest items are read at once
+	retryAfter   = 2 * time.Second // until a user whose badges could not be read is tried again
+	alertFor     = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
 )
 
 // compared is a due user with what the comparison found. If the comparison failed, the user's mark stays and the user is tried
@@ -79,7 +79,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	found := make([]compared, len(due))
 	failures := 0
 	var group errgroup.Group
-	group.SetLimit(newestAtOne)
+	group.SetLimit(newestAtOnce)
 	for i := range due {
 		one := &found[i]
 		one.dueUser, one.before = due[i], before[users[i]]

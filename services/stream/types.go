@@ -138,8 +138,8 @@ func (s State) counts(source services.Source, name string) bool {
 	return slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Source == source && p.Name == name })
 }
 
-// none is the count of a part that no longer exists.
-var none = services.NewCount(0, services.Exact, time.Time{})
+// noCount is the count of a part that no longer exists.
+var noCount = services.NewCount(0, services.Exact, time.Time{})
 
 // risen lists the parts of the total that are greater than before. Mentions are in the total with the messages.
 func (s State) risen(before State) (parts []Part) {
@@ -186,7 +186,7 @@ func (s State) follows(before State, seq uint64, found items) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // a removed category: a reader that keeps counts by part must learn that this one is 0
 		if !s.counts(part.Source, part.Name) {
-			s.Parts = append(s.Parts, Part{Source: part.Source, Name: part.Name, Display: none.Display, InTotal: part.InTotal})
+			s.Parts = append(s.Parts, Part{Source: part.Source, Name: part.Name, Display: noCount.Display, InTotal: part.InTotal})
 		}
 	}
 	s.Total.Changed = changedAt(s.Total, before.Total, seq)

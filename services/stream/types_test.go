@@ -127,7 +127,7 @@ func TestARemovedPartIsTold(t *testing.T) {
 	fewer.Parts = fewer.Parts[:1]
 	removed := fewer.follows(first, 20, items{})
 	part := removed.of(services.SourceNotifications, "COMMENT")
-	if !removed.counts(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != none.Display || !part.InTotal {
+	if !removed.counts(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != noCount.Display || !part.InTotal {
 		t.Errorf("the removed part is %+v", part)
 	}
 	if removed.face() != fewer.face() {

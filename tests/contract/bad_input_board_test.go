@@ -30,7 +30,7 @@ func TestBadPositionsOfABoard(t *testing.T) {
 	later := plan("host", "five")
 	session, cursor := page.SessionID, page.Edges[0].Cursor
 	forged := func(change func(*live.Session)) string {
-		viewer := n.NumbersOf("alice")[0]
+		viewer := n.IDsOf("alice")[0]
 		parsed, err := live.ParseSession("sessionId", viewer, session)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 		for i := range hosts {
 			hosts[i] = fmt.Sprint("host", i)
 		}
-		followees := n.NumbersOf(hosts...)
+		followees := n.IDsOf(hosts...)
 		for i := range shows {
 			host := hosts[i%10]
 			show := n.Schedule(host, fmt.Sprint("show ", i), n.Clock.Now().Add(time.Hour))
@@ -40,7 +40,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 		for _, count := range []int{0, 10, 200, most} {
 			t.Run(fmt.Sprint("followed ", count), func(t *testing.T) {
 				key := fmt.Sprint("reader", count)
-				reader := n.NumbersOf(key)[0]
+				reader := n.IDsOf(key)[0]
 				edges := make([]services.Edge, count)
 				for i := range edges {
 					edges[i] = services.Edge{Follower: reader, Followee: followees[i]}

@@ -21,12 +21,12 @@ func TestRoundTrips(t *testing.T) {
 		for i := range authors {
 			authors[i] = fmt.Sprint("author", i)
 		}
-		followees := n.NumbersOf(authors...)
+		followees := n.IDsOf(authors...)
 		n.MakeHuge(authors[:5]...) // and the others' posts are pushed
 		followed := []int{0, 10, 200, most}
 		var readers []services.UserID
 		for _, count := range followed {
-			reader := n.NumbersOf(fmt.Sprint("reader", count))[0]
+			reader := n.IDsOf(fmt.Sprint("reader", count))[0]
 			readers = append(readers, reader)
 			edges := make([]services.Edge, count)
 			for i := range edges {

@@ -21,7 +21,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	n.Publish("author", "two")
 	w := world.OpenWatch(t, n.URL, "reader")
 	w.Shows(t, world.Convergence, 2, 0)
-	key := fmt.Sprintf("{u%d}:b", n.NumbersOf("reader")[0])
+	key := fmt.Sprintf("{u%d}:b", n.IDsOf("reader")[0])
 	for i, spoil := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
 		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
@@ -68,7 +68,7 @@ func TestRecountBadges(t *testing.T) {
 		}
 	}
 	recount()
-	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.NumbersOf("reader")[0]), "fc", "9")
+	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.IDsOf("reader")[0]), "fc", "9")
 	recount("home feed: count")
 	recount()
 	for _, c := range []struct{ as, user, code string }{

@@ -59,7 +59,7 @@ func TestLateCounts(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true
 		n := world.StartNode(t, options)
-		author := n.NumbersOf("author")[0]
+		author := n.IDsOf("author")[0]
 		n.Badges("author")
 		var late [][]services.CategoryCounts
 		counts := func() {
@@ -105,7 +105,7 @@ func TestLateSQLReads(t *testing.T) {
 		options.Manual = true
 		n := world.StartNode(t, options)
 		ctx := t.Context()
-		numbers := n.NumbersOf("reader", "author")
+		numbers := n.IDsOf("reader", "author")
 		reader, author := numbers[0], numbers[1]
 		n.Follow("reader", "author")
 		id, err := services.ParsePostGlobalID("post", n.Publish("author", "one"))

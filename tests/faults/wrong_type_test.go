@@ -35,7 +35,7 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 			n.Publish("author", "before "+key)
 			want++
 			reader.Shows(t, world.Convergence, want, 0)
-			name := fmt.Sprintf("{u%d}:%s", n.NumbersOf("reader")[0], key)
+			name := fmt.Sprintf("{u%d}:%s", n.IDsOf("reader")[0], key)
 			server.Do("DEL", name)
 			server.Do("SET", name, "junk")
 			switch round {

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// lines is the order of the packages: a package imports only packages with a greater line, never one with the same line. Add a
+// ranks is the order of the packages: a package imports only packages with a greater line, never one with the same line. Add a
 // new package here. Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which the
 // features of both lines may import.
-var lines = map[string]int{
+var ranks = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
 	"tests/house":            -2,
@@ -237,9 +237,9 @@ func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File
 		c.checkExample(files, name, file)
 		return
 	}
-	line, known := lines[dir]
+	line, known := ranks[dir]
 	if helper {
-		line, known = lines[helperOf], true
+		line, known = ranks[helperOf], true
 	}
 	if !known {
 		c.fault(name, 1, "the package %s has no line in the table of arrows", dir)
@@ -287,14 +287,14 @@ func (c *checker) checkArrow(name string, at int, dir string, line int, target s
 	helperOf, helper := testHelpers[dir]
 	testing := isTest(name) || helper
 	targetOf, targetHelper := testHelpers[target]
-	switch targetLine, known := lines[target]; {
+	switch targetLine, known := ranks[target]; {
 	case testing && (target == dir || target == helperOf):
 	case targetHelper && !testing:
 		c.fault(name, at, "%s is for tests only", target)
 	case targetHelper && helpersFromAbove[dir] == target:
-	case targetHelper && (targetOf == dir || targetOf == helperOf || lines[targetOf] > line):
+	case targetHelper && (targetOf == dir || targetOf == helperOf || ranks[targetOf] > line):
 	case targetHelper:
-		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, lines[targetOf])
+		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, ranks[targetOf])
 	case !known:
 		c.fault(name, at, "the package %q has no line in the table of arrows", target)
 	case targetLine <= line:

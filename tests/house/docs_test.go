@@ -21,7 +21,7 @@ func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented, kept := map[string]int{}, maps.Clone(lines)
+	documented, kept := map[string]int{}, maps.Clone(ranks)
 	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
 		name := match[1]
 		if name == "server.go" {

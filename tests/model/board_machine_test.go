@@ -334,7 +334,7 @@ func boardLines(page world.BoardPage) []string {
 
 // enter records the properties of a new session.
 func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
-	session, err := live.ParseSession("sessionId", b.nodes[0].NumbersOf(s.reader)[0], page.SessionID)
+	session, err := live.ParseSession("sessionId", b.nodes[0].IDsOf(s.reader)[0], page.SessionID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (b *boards) watch(t *rapid.T) {
 	defer cancel()
 	shown := make(chan *services.Badges, 1)
 	shown <- &services.Badges{LiveSequence: 1 << 62} // these badges count every live show
-	changes, err := n.Live.Watch(ctx, n.NumbersOf(s.reader)[0], &s.id, "", shown)
+	changes, err := n.Live.Watch(ctx, n.IDsOf(s.reader)[0], &s.id, "", shown)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 	if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return n, n.NumbersOf("reader")[0]
+	return n, n.IDsOf("reader")[0]
 }
 
 // If a device or a user can have only one session, a new first page ends the former session.

@@ -145,8 +145,8 @@ func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 	heard = s.says("the removal from the group", heard, "")
 	s.does("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
 	s.says("the removal of a category", heard, "")
-	visits, err := people.LastVisits(t.Context(), s.Store, s.NumbersOf("ann"))
-	if at := visits[s.NumbersOf("ann")[0]]; err != nil || !at.IsZero() {
+	visits, err := people.LastVisits(t.Context(), s.Store, s.IDsOf("ann"))
+	if at := visits[s.IDsOf("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
 	}
 }

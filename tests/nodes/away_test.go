@@ -80,7 +80,7 @@ func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 // visit opens a socket of ann, and waits until Redis has her as present. leave closes the socket, and waits until she is away.
 func visit(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
-	ann := n.NumbersOf("ann")
+	ann := n.IDsOf("ann")
 	watched := func() bool {
 		of, err := n.Redis.Watched(t.Context(), ann)
 		return err == nil && of[ann[0]]

@@ -133,7 +133,7 @@ func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone
 			t.Errorf("%s as %s: %s, but %s for a device that is not there", c.query, c.as, texts[0], texts[1])
 		}
 	}
-	socket(t, n, id)
+	strangerOnASocket(t, n, id)
 	var done struct{ UnregisterDevice struct{ Changed bool } }
 	if n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, &done); done.UnregisterDevice.Changed {
 		t.Error("bob removes ann's device by its endpoint")
@@ -157,8 +157,8 @@ func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone
 	}
 }
 
-// socket queries ann's device over bob's socket.
-func socket(t *testing.T, n *world.Node, id string) {
+// strangerOnASocket queries ann's device over bob's strangerOnASocket.
+func strangerOnASocket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)
 	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)

@@ -72,7 +72,7 @@ func longLife(l *lives) {
 	}
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want,
-			due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('%[1]s', %[2]d, 'https://push.example/%[1]s', 'push.example', 'p', 'a', 'v', '%[1]s', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`, secret, first))
+			due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('%[1]s', %[2]d, 'https://push.example/%[1]s', 'push.example', 'p', 'a', 'v', '%[1]s', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`, secret, leaverID))
 		return err
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				}
 				var former services.UserID
 				err := importBeside(n, what, func() {
-					former = n.NumbersOf(leaver)[0]
+					former = n.IDsOf(leaver)[0]
 					eraseLeaver(n)
 					n.Settle()
 				})
@@ -87,7 +87,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 					t.Errorf("after the erasure: %v", err)
 				}
 				n.Settle()
-				if again := n.NumbersOf(leaver)[0]; again <= former {
+				if again := n.IDsOf(leaver)[0]; again <= former {
 					t.Errorf("the new user is %d, the former one was %d", again, former)
 				}
 				eraseLeaver(n)

@@ -123,7 +123,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			}
 			l.agree()
 			n.Badges(leaver) // the key is free
-			if number := n.NumbersOf(leaver)[0]; number <= first {
+			if number := n.IDsOf(leaver)[0]; number <= leaverID {
 				t.Errorf("who comes back has the number %d", number)
 			}
 		})

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	leaver = "leaver-qzx7"
-	secret = "zqxv-secret"
-	first  = 31234567 // the leaver's ID
+	leaver   = "leaver-qzx7"
+	secret   = "zqxv-secret"
+	leaverID = 31234567 // the leaver's ID
 )
 
 // lives are people who do everything that the API allows, at random.
@@ -34,7 +34,7 @@ func newLives(n *world.Node, seed uint64, count int) *lives {
 	l := &lives{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
 	n.People(l.people...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, first-1))
+		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
 		return err
 	})
 	if err != nil {
@@ -255,7 +255,7 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 // left returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
 func left(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
-	names := []string{leaver, secret, fmt.Sprint(first)}
+	names := []string{leaver, secret, fmt.Sprint(leaverID)}
 	look := func(where, text string) {
 		for _, name := range names {
 			if strings.Contains(text, name) {

@@ -87,9 +87,9 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	// A day later, the starts and ends of shows are before the last midnight. The last midnight is part of the version too.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
-	running := node.Start(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
+	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
 	t.Cleanup(func() { <-running })
-	numbers, wants := n.NumbersOf("fan", "waiting"), []int{1, 0}
+	numbers, wants := n.IDsOf("fan", "waiting"), []int{1, 0}
 	states := make([]<-chan *services.Badges, len(numbers))
 	next := func(i int) (state *services.Badges) {
 		t.Helper()

@@ -37,7 +37,7 @@ func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 	a.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`, map[string]any{"e": events}, nil)
 	a.Badges("idle")
 	for key, days := range map[string]int{"idle": 9, "dormant": 365} {
-		user := a.NumbersOf(key)
+		user := a.IDsOf(key)
 		sqltest.Equal(t, a.Store.Write(t.Context(), func(tx *sql.Tx) error {
 			_, err := tx.Run(t.Context(), sql.AdHoc("test", "UPDATE users SET seen_at = $1 WHERE number = $2"), tx.Now.AddDate(0, 0, -days), user[0])
 			return err
@@ -48,7 +48,7 @@ func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 }
 
 func (w *whoIsAway) seen() map[services.UserID]time.Time {
-	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.NumbersOf(w.keys...)))(w.t)
+	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.IDsOf(w.keys...)))(w.t)
 }
 
 // told waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.

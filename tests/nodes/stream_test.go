@@ -255,7 +255,7 @@ func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 		}
 		n.Clock.Advance(5 * time.Second)
 	}
-	ann := n.NumbersOf("ann")[0]
+	ann := n.IDsOf("ann")[0]
 	if marked[ann] == 0 || n.Badges("ann").Notifications.Like.Value != 1 {
 		t.Errorf("marked %v, badges %+v", marked, n.Badges("ann").Notifications)
 	}

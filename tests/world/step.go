@@ -111,7 +111,7 @@ func (n *Node) RaiseDot(input map[string]any) {
 // MakeHuge pins the authors' mode to huge, so that their posts are pulled from now on.
 func (n *Node) MakeHuge(keys ...string) {
 	n.TB.Helper()
-	numbers := n.NumbersOf(keys...)
+	numbers := n.IDsOf(keys...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, number := range numbers {
 			huge := services.AuthorHuge
@@ -253,8 +253,8 @@ func countRoundTrips(t *testing.T, do func(ctx context.Context) error) int {
 	return trips.Count()
 }
 
-// NumbersOf returns the IDs of users, and creates those who do not exist.
-func (n *Node) NumbersOf(keys ...string) []services.UserID {
+// IDsOf returns the IDs of users, and creates those who do not exist.
+func (n *Node) IDsOf(keys ...string) []services.UserID {
 	n.TB.Helper()
 	numbers := make([]services.UserID, len(keys))
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
@@ -319,7 +319,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 		n.Follow(keys[i], "author0")
 		n.Badges(keys[i])
 	}
-	users := n.NumbersOf(keys...)
+	users := n.IDsOf(keys...)
 	// inOneTrip returns an error unless one round trip reads everybody's exact number of posts, which is want.
 	inOneTrip := func(want int) error {
 		ctx, trips := redis.WithRoundTrips(t.Context())

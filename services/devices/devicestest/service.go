@@ -24,17 +24,17 @@ type Service struct {
 	address string
 	server  *http.Server
 
-	mu       sync.Mutex
-	browsers map[string]*Browser // by path
-	others   map[string]*Browser // by path: keys of a stranger, see Stranger
-	answer   func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
-	got      []Arrival
-	seen     map[string]string // the newest version that arrived, by path and user
-	last     map[string]Message
-	topics   map[string]string // by path
-	under    map[string]int    // requests under way, by path
-	sizes    map[int]bool      // of bodies
-	arrived  int
+	mu        sync.Mutex
+	browsers  map[string]*Browser // by path
+	strangers map[string]*Browser // by path: keys of a stranger, see Stranger
+	answer    func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
+	got       []Arrival
+	seen      map[string]string // the newest version that arrived, by path and user
+	last      map[string]Message
+	topics    map[string]string // by path
+	under     map[string]int    // requests under way, by path
+	sizes     map[int]bool      // of bodies
+	arrived   int
 }
 
 // Arrival is a request that arrived. Accepted says that the browser got it.
@@ -46,7 +46,7 @@ type Arrival struct {
 
 // NewService starts a push service on loopback for messages that a public key signs.
 func NewService(t testing.TB, public string) *Service {
-	s := &Service{t: t, public: public, browsers: map[string]*Browser{}, others: map[string]*Browser{}, seen: map[string]string{}, last: map[string]Message{}, topics: map[string]string{}, under: map[string]int{}, sizes: map[int]bool{}}
+	s := &Service{t: t, public: public, browsers: map[string]*Browser{}, strangers: map[string]*Browser{}, seen: map[string]string{}, last: map[string]Message{}, topics: map[string]string{}, under: map[string]int{}, sizes: map[int]bool{}}
 	s.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = s.server.Close() })
 	return s
@@ -98,7 +98,7 @@ func (s *Service) Stranger(of *Browser) *Browser {
 	b := NewBrowser(of.Endpoint)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.others[strings.TrimPrefix(of.Endpoint, "http://"+s.address)] = b
+	s.strangers[strings.TrimPrefix(of.Endpoint, "http://"+s.address)] = b
 	return b
 }
 
@@ -162,7 +162,7 @@ func (s *Service) Under() (n int) {
 func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(http.ResponseWriter, *http.Request, Message) bool, err error) {
 	s.mu.Lock()
 	// Decrypt without the lock: requests of many browsers arrive at once.
-	b, other := s.browsers[r.URL.Path], s.others[r.URL.Path]
+	b, other := s.browsers[r.URL.Path], s.strangers[r.URL.Path]
 	s.mu.Unlock()
 	if b == nil {
 		return m, nil, nil

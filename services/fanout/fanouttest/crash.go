@@ -122,7 +122,7 @@ func crash(t *testing.T, w *World, checks int) (died bool) {
 	}
 	// The leases of the dead worker end, and another node finds its jobs.
 	w.Clock.Advance(31 * time.Second)
-	w.Quiet(w.Another())
+	w.Quiet(w.AnotherFanout())
 	return ctx.died()
 }
 

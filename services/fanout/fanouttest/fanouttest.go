@@ -105,7 +105,7 @@ func New(tb testing.TB, options Options) *World {
 		options.Fanout(&w.fanoutConfig)
 	}
 	// The first node is made as later ones are, so that none of them has a state that the others lack.
-	w.Fanout = w.Another()
+	w.Fanout = w.AnotherFanout()
 	w.Projector = w.Fanout.Projector
 	return w
 }

@@ -60,9 +60,9 @@ func (w *World) CompareCounts(facts func(ctx context.Context, user services.User
 	})
 }
 
-// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares
+// AnotherFanout makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares
 // the node cache of the first node: see AnotherNode for a node that must learn by the log.
-func (w *World) Another() *fanout.Fanout {
+func (w *World) AnotherFanout() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobs)
 	projectorConfig.Jobs = cfg.Jobs
@@ -88,7 +88,7 @@ func (w *World) AnotherNodeWith(redis nodecache.CopyStore, change func(*projecto
 	if change != nil {
 		change(&other.projectorConfig)
 	}
-	other.Fanout = other.Another()
+	other.Fanout = other.AnotherFanout()
 	other.Projector = other.Fanout.Projector
 	return &other
 }

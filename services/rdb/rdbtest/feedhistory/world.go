@@ -30,10 +30,10 @@ type World struct {
 	Boards Boards // nil: no user has a board
 
 	// Values that are drawn once for a history: see mix and newWorld.
-	deck   []int  // event kinds to draw from
-	pair   bool   // every event concerns the same two people
-	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
-	stalls int    // one in this many pauses is long
+	deck    []int  // event kinds to draw from
+	pair    bool   // every event concerns the same two people
+	losable [2]int // range of a user's keys that may be lost: the document, the inbox, both
+	stalls  int    // one in this many pauses is long
 
 	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
 	posts map[services.PostID]*services.Post
@@ -82,7 +82,7 @@ func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first s
 	// Each history has its own mix of events and stalls: a bug that needs many stalls, or none, does not show in an average
 	// history.
 	w.deck, w.pair, w.stalls = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
-	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
+	w.losable = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
 }
 
@@ -239,7 +239,7 @@ func (w *World) publish(author services.UserID) {
 // lose deletes keys, as an eviction or a flush does. A restart from an older snapshot is another loss, which the epoch shows.
 func (w *World) lose(user services.UserID) error {
 	// No reader may see the loss as an empty feed, so the check comes before anything is rebuilt.
-	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.lost[0]:w.lost[1]]
+	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.losable[0]:w.losable[1]]
 	w.Say("lost: %v", keys)
 	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
 		return err
