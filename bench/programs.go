@@ -97,7 +97,8 @@ func (b *bench) aside(name string, database int) (site, error) {
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
 }
 
-// alone runs a row on a separate server, which is deleted afterwards with all its data.
+// alone runs a row on a separate server. Afterwards the server is stopped and its data in Redis is deleted. Its files stay until the
+// bench ends.
 func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, at site, server *program) error) (err error) {
 	p, err := b.aside(name, database)
 	if err != nil {

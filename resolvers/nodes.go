@@ -211,7 +211,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
-	// From here on nothing is read twice: every object below is made from the result of visible.
+	// visible reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of them again.
 	visible, err := r.visible(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err

@@ -148,8 +148,8 @@ func (r *loopRunner) slot() *loopSlot {
 // newAnswer makes the buffer of a slot's answers.
 func newAnswer() []byte { return make([]byte, 0, 4<<10) }
 
-// joins reports whether data is one whole request that can be answered jointly, with a head and a body that are known. If the
-// buffer is full, there may be more to read.
+// joins reports whether a loop can answer the request in data together with requests of other connections. data must be one whole
+// request whose head and body the front remembers; then slot gets both. If data fills the buffer, it may be only a part of a request.
 func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
 	front := r.loop.front
 	end := bytes.Index(data, []byte("\r\n\r\n")) + len("\r\n\r\n")

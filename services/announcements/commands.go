@@ -128,7 +128,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 			return err
 		}
 	}
-	// A start that has passed cannot change; only showing the announcement again gives it another one.
+	// Once the announcement has started, its start can only change together with showing it again.
 	if edit.StartsAt != nil {
 		if started && !edit.ShowAgain {
 			return services.Errorf(services.Conflict, "startsAt: %s has started; its start can only change together with showAgain", a.GlobalID())

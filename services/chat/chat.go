@@ -202,8 +202,8 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	} else {
 		queued = append(queued, s.projectJob(c.ID))
 	}
-	// The way of counting is checked here and not in a pass over all conversations: every message and every change of members comes
-	// here.
+	// The way of counting (WRITE, TO_READ or READ) is chosen here, because every message and every change of members comes here. So no
+	// pass over all conversations is needed.
 	if way := s.way(c); way != c.Way {
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err

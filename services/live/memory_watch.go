@@ -69,7 +69,7 @@ func (a *receivers[K]) recordChange(host services.UserID) {
 	}
 }
 
-// recordAllChanged records that shows have changed, and that it is unknown whose: all receivers are to be notified.
+// recordAllChanged records that shows have changed and that it is unknown of which hosts: all receivers are notified.
 func (a *receivers[K]) recordAllChanged() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -205,6 +205,6 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	return holds || err != nil
 }
 
-// extraIdleDivisor says by how much renew extends a session beyond its idle time: by a part of 1/extraIdleDivisor, which is one minute for 30
-// minutes.
+// renew extends a session by its idle time and 1/extraIdleDivisor of it more: by 31 minutes if the idle time is 30. Pages within that
+// extra minute then write nothing.
 const extraIdleDivisor = 30

@@ -48,7 +48,8 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
-			// From here on the message is sent: the jobs run once at least, whatever becomes of this process.
+			// The jobs are committed with the message. From then on the message is sent: each job runs at least once, whatever
+			// becomes of this process.
 			return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
 		},
 	}, nil

@@ -261,7 +261,8 @@ func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 }
 
 // describe adds the actors of each group, and the contents of host notifications. A group whose last cause was undone meanwhile is
-// omitted. It takes at most two statements for any number of groups, and at most two more if there are host notifications.
+// omitted. It takes at most two statements for any number of groups, and one or two more if there are host
+// notifications.
 func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
 	if len(groups) == 0 {
 		return nil, nil

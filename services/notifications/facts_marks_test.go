@@ -223,8 +223,8 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 	})
 }
 
-// A group of two likes is shown at the position of the second like. When this like is undone, the group falls back to the position of
-// the first like, which was shown too. So a mark up to the shown position covers the group, and nothing that came later.
+// A list shows a group of two likes at the position of the second like. Then the second like is undone, and the group falls back to the
+// position of the first. A mark up to the position that was shown still covers the group. It does not cover what came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		upTo := func(shown services.PostID) readMark {

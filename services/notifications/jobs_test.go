@@ -83,7 +83,7 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 // smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
-// causesPerTestPage is causesPerPage for tests: five causes of one actor take three transactions.
+// causesPerTestPage is causesPerPage for tests: a transaction takes two causes, so five causes of one actor take three transactions.
 const causesPerTestPage = 2
 
 // served is a node on a redis-server, which the test may flush and kill.

@@ -23,8 +23,8 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	// add holds the lock of the counter of user IDs, so nothing conflicts, except within a batch: a key may look new to two functions
-	// whose statements go out together.
+	// add holds the lock of the counter of user IDs, so its keys are new. Only in a batch two functions may insert one key, because
+	// both looked for it before either row was there. That pass is rolled back, and the second function then finds the row.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:

@@ -37,7 +37,7 @@ type world struct {
 	leaving   bool
 	calling   map[services.UserID]bool // users whose Enter or Leave is under way
 	reading   map[services.UserID]bool // users being rendered
-	failure   error
+	failure   error                    // the first one that recordFailure was given
 }
 
 // limits defines which events may happen, and which bug is injected.

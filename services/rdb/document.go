@@ -42,9 +42,9 @@ type Document struct {
 	Unread        int                         // new posts of the whole feed, by SQL, if the other counts are lower bounds
 	UnreadKnown   bool                        // Unread is valid
 	Pulled        []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
-	PulledCount   services.PulledCount        // the node's count of the unseen posts of Pulled, at rendering
+	PulledCount   services.PulledCount        // how many posts of Pulled are unseen, as the node knew at rendering
 	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
-	LiveCount     services.LiveCount          // the node's count of the new live shows of Hosts, at rendering
+	LiveCount     services.LiveCount          // how many shows of Hosts are live and new, as the node knew at rendering
 	Notifications []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
 	Categories    *services.HostCategories    // the host application's categories at the time of the read
 	Messages      []services.MessageTypeState // of the configured types, in that order

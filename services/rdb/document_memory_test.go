@@ -139,8 +139,8 @@ func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	})
 }
 
-// The fields that say up to which item or day the counts leave out old items (fx, Cx) change without a new version if the count stays
-// the same. A kept document has their present values.
+// A document says which posts are too old to count, and on which day the next message will be (fields fx and Cx). Both may change
+// without a new version, if the count stays the same. A document that is kept in memory must still have the present values.
 func TestKeptDocumentsAge(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}

@@ -119,7 +119,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		if v.must(err); !page.Cut {
 			v.Error("posts lie below the floor, and nothing is cut")
 		}
-		// A refill removes the floor of the inbox, so that older posts come in. No reader sees the state in between.
+		// A refill removes the floor of the inbox, so that older posts come in. While it runs, no reader sees the inbox.
 		stamp = v.begin(true)
 		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
 			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)

@@ -254,6 +254,7 @@ func TestAnAdd(t *testing.T) {
 	})
 }
 
+// A merge adds entries and changes flags, and changes nothing when repeated. A fence refuses writes from earlier reads.
 func TestMergingIntoAnInbox(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})

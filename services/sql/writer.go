@@ -225,7 +225,7 @@ func (w *writer) commit(group []*request) {
 		}
 		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
 		_ = w.control("ROLLBACK")
-		// All requests of the group fail, because it is unknown which function it was.
+		// All requests of the group fail, because it is unknown which function has ended the goroutine.
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
 			r.end()

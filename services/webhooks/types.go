@@ -93,7 +93,8 @@ type endpoint struct {
 	drainedTo uint64
 	// token is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	token string
-	// failures counts requests in a row, over rounds and nodes. From breaker on the endpoint is down.
+	// failures counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
+	// breaker.
 	failures int
 	retryAt  time.Time // zero, or past: no pause
 	halted   bool      // the receiver answered 410, until somebody replays

@@ -21,7 +21,7 @@ type demoPage struct {
 	themes []bool // the themes that clean checks: true is dark
 }
 
-// openDemo opens the page of a server and waits for the first badges.
+// openDemo opens the page of a server. It waits until the page is loaded, and not for the first badges.
 func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), url, []bool{false, true}}

@@ -197,8 +197,8 @@ func (s schemaShape) others(field shapeField, but string, given map[string]any) 
 	return text
 }
 
-// value returns the value of the variable of a way that takes an ID. given has the other values that are needed, by the names of
-// their fields.
+// value returns the value of a request's variable, with id in its place. in leads from the argument to the ID: see way. Other
+// required fields get the value that given has for the field's name.
 func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (any, error) {
 	first, rest := in[0], in[1:]
 	var value any = id

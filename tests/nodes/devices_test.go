@@ -157,7 +157,7 @@ func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone
 	}
 }
 
-// strangerOnASocket queries ann's device over bob's strangerOnASocket.
+// strangerOnASocket checks that bob, over his socket, does not get ann's device by its ID.
 func strangerOnASocket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)

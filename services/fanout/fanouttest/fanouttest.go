@@ -182,7 +182,7 @@ func (w *World) Named(keys ...string) []services.UserID {
 	return users
 }
 
-// Follow writes edges that begin now, each with its job.
+// Follow writes edges that begin now, and enqueues their jobs.
 func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -199,7 +199,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// Unfollow removes edges, each with its job.
+// Unfollow removes edges, and enqueues their jobs.
 func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -215,7 +215,7 @@ func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// SetFollowMode sets the mode of a reader's follow of an author, with its job.
+// SetFollowMode sets the mode of a reader's follow of an author, and enqueues its job.
 func (w *World) SetFollowMode(author, reader services.UserID, mode services.FollowMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -226,7 +226,7 @@ func (w *World) SetFollowMode(author, reader services.UserID, mode services.Foll
 	})
 }
 
-// Post publishes a post, with its job.
+// Post publishes a post, and enqueues its job.
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
@@ -253,7 +253,7 @@ func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	return ids
 }
 
-// Delete deletes a post, with its job.
+// Delete deletes a post, and enqueues its job.
 func (w *World) Delete(id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
