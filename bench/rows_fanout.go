@@ -159,8 +159,8 @@ func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
 	return nil
 }
 
-// reportMemory measures the memory of full inboxes, and of the documents of users who follow no one and are in few
-// conversations.
+// reportMemory reports the memory of a full inbox, of an idle user's document with few conversations, and of each further
+// conversation. It stops the server, because it writes to the server's database.
 func (b *bench) reportMemory(ctx context.Context, p site, server *program, client *redis.Client, followers int) error {
 	var full []float64
 	for i := range min(followers, 100) {

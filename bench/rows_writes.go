@@ -157,7 +157,7 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 	}, inserts.line(ingest, taken))
 	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done},
 		detail{what: ingest, who: whoInserts, values: inserts.values})
-	for kind, name := range singleKinds {
+	for kind, name := range singleWriteNames {
 		what := "writes one after the other, " + engine.name
 		b.report.details = append(b.report.details, detail{what: what, who: name, values: singles.values[kind]})
 		if kind >= bareCommit { // the floors
@@ -183,7 +183,8 @@ const (
 	askedCommit
 )
 
-var singleKinds = []string{
+// singleWriteNames are the names of the kinds of single writes in the report, by kind.
+var singleWriteNames = []string{
 	singleLike: "a like as a mutation", singleMessage: "a message as a mutation", singlePost: "a post as a mutation",
 	bareCommit: "a bare commit", askedCommit: "a bare commit behind net/http",
 }
@@ -236,7 +237,7 @@ func createBare(ctx context.Context, bare *database.DB) error {
 
 // openSingleWrites connects to a server and to the bare server.
 func openSingleWrites(ctx context.Context, address, floor string, bare *database.DB) (*singleWrites, error) {
-	w := &singleWrites{bare: bare, values: make([]series, len(singleKinds))}
+	w := &singleWrites{bare: bare, values: make([]series, len(singleWriteNames))}
 	var err error
 	if w.server, err = newAsker(ctx, address); err != nil {
 		return nil, err
@@ -251,9 +252,9 @@ func (w *singleWrites) close() { _, _ = w.server.conn.Close(), w.floor.conn.Clos
 
 // round makes count writes of each kind, in turns.
 func (w *singleWrites) round(ctx context.Context, count int) error {
-	latencies := make([][]time.Duration, len(singleKinds))
+	latencies := make([][]time.Duration, len(singleWriteNames))
 	for range count {
-		for kind := range singleKinds {
+		for kind := range singleWriteNames {
 			if err := pause(ctx, writesPause); err != nil {
 				return err
 			}
@@ -264,7 +265,7 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 			}
 			start := time.Now()
 			if err := write(ctx); err != nil {
-				return fmt.Errorf("%s: %w", singleKinds[kind], err)
+				return fmt.Errorf("%s: %w", singleWriteNames[kind], err)
 			}
 			latencies[kind] = append(latencies[kind], time.Since(start))
 		}

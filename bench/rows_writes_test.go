@@ -81,7 +81,7 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 	if err := singles.bare.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 4 {
 		t.Errorf("%d rows were committed in two rounds, %v", rows, err)
 	}
-	for kind, name := range singleKinds {
+	for kind, name := range singleWriteNames {
 		if values := singles.values[kind]; len(values) != 2 || values[0].p50 <= 0 || values[0].p50 >= writesPause+time.Minute {
 			t.Errorf("%s: %+v", name, values)
 		}
@@ -91,7 +91,7 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 // A mutation that is refused ends the round, and so does a like when no post is left to like, or the end of the context.
 func TestSingleWritesThatFail(t *testing.T) {
 	refused := singlesOf(t, &listener{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
-	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleKinds[singleLike]) {
+	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLike]) {
 		t.Errorf("a mutation that was refused: %v", err)
 	}
 	without := singlesOf(t, &listener{answer: `{"data":{}}`}, "post:1")

@@ -159,7 +159,7 @@ func (s *scriptTimes) interruptions(over int) line {
 	return line{
 		what: "calls of scripts beyond 1 ms, in a second of Redis' time", limit: "plain commands, which do next to nothing",
 		ours: fmt.Sprintf("%.1f", ours), theirs: fmt.Sprintf("%.1f", plain), value: ours - plain, unit: "more",
-		goal: atMost(1+plain/2, "as many: at most one more, or half as many again"),
+		goal: atMost(1+plain/2, "as many: at most half as many again, and one more"),
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/jobs"
@@ -58,7 +60,7 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 		switch a.input.Field(i).Name {
 		case idempotencyKey:
 			a.key = i
-		case "UserID", "UserIds", "MemberIds", "MentionIds":
+		case "UserID", "UserIds", "MemberIds", "MentionIds", "Mentions", "To", "ActorID":
 			a.users = append(a.users, i)
 		}
 	}
@@ -162,8 +164,9 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 }
 
 // usersNamed are the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once. Malformed
-// IDs are left to their events, which report them. A list that is too long is skipped, because its event is refused. All actions
-// of an event are read, although an event with two will be refused: it does no harm to create a user that the application names.
+// IDs are left to their events, which report them. So are lists of more than maxEvents users: a few of those are cheap, and more do
+// not fit into a request. All actions of an event are read, although an event with two will be refused: it does no harm to create a
+// user that the application names.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
@@ -177,19 +180,35 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 		for _, set := range actionsSet(&events[i].Do) {
 			input := reflect.ValueOf(&events[i].Do).Elem().Field(set).Elem()
 			for _, field := range ingestActions[set].users {
-				switch ids := input.Field(field); {
-				case ids.Kind() == reflect.String:
-					note(ids.String())
-				case ids.Len() <= maxEvents:
-					for k := range ids.Len() {
-						note(ids.Index(k).String())
-					}
+				ids := idsIn(input.Field(field).Interface())
+				if len(ids) > maxEvents {
+					continue
+				}
+				for _, id := range ids {
+					note(id)
 				}
 			}
 		}
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// idsIn are the IDs in the value of a field that newIngestAction lists.
+func idsIn(value any) []string {
+	switch value := value.(type) {
+	case string:
+		return []string{value}
+	case *string:
+		if value != nil {
+			return []string{*value}
+		}
+	case []string:
+		return value
+	case graphql.Omittable[[]string]:
+		return value.Value()
+	}
+	return nil
 }
 
 // oneCommit finds the events that can share a commit, events[from:to]; named has the refs in their IDs, each once. An event that

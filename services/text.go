@@ -74,8 +74,12 @@ func surrogate(text []byte) uint64 {
 	return half
 }
 
-// ParseTime reads a time as inputs have it, in RFC 3339.
+// ParseTime reads a time as inputs have it, in RFC 3339. It refuses Go's zero time, the first moment of the year 1, because the
+// program takes it for no time.
 func ParseTime(text string) (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339Nano, text)
-	return t, err == nil
+	if err != nil || t.IsZero() {
+		return time.Time{}, false
+	}
+	return t, true
 }

@@ -97,7 +97,7 @@ func newFakeHanded(t *testing.T, handedAnswers int) *fakeHanded {
 	return f
 }
 
-// reads reads into room bytes as the HTTP server does, while the client sends a byte.
+// reads makes one Read as the HTTP server does, with a buffer of room bytes, while the client sends one byte.
 func (f *fakeHanded) reads(room int) error {
 	go func() { _, _ = f.client.Write([]byte("x")) }() // it may stay unread
 	_, err := f.Read(make([]byte, room))

@@ -249,7 +249,7 @@ func (o *operation) complete() { o.finish(o.peer.line.complete(nil, o.id)) }
 
 // fail ends the operation with errors.
 func (o *operation) fail(errors gqlerror.List) {
-	o.finish(o.peer.line.failed(nil, o.id, o.named(errors)))
+	o.finish(o.peer.line.completeWithErrors(nil, o.id, o.named(errors)))
 }
 
 // failWith ends the operation with one error of services.

@@ -172,7 +172,7 @@ func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
 
 // faulty makes the message that ends the operation with errors.
 func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
-	return o.peer.line.failed(frame[:0], o.id, o.named(faults))
+	return o.peer.line.completeWithErrors(frame[:0], o.id, o.named(faults))
 }
 
 // render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the

@@ -42,7 +42,7 @@ type line interface {
 	send(message []byte) error
 	// next, failed and complete append the messages of an operation to an empty text. The last two end it.
 	next(to []byte, id string, response *graphql.Response) []byte
-	failed(to []byte, id string, errors gqlerror.List) []byte
+	completeWithErrors(to []byte, id string, errors gqlerror.List) []byte
 	complete(to []byte, id string) []byte
 	// finished reports that an operation has ended and its last message was sent.
 	finished()

@@ -268,7 +268,7 @@ func (s *socket) subscribe(read message) {
 	// This is an error of the operation and not of the socket: other operations go on.
 	case beginAtLimit:
 		one.cancel()
-		_ = s.send(s.failed(nil, read.id, one.named(asList(s.tooMany()))))
+		_ = s.send(s.completeWithErrors(nil, read.id, one.named(asList(s.tooMany()))))
 	case beginClosing:
 		one.cancel()
 	}
@@ -278,7 +278,7 @@ func (s *socket) subscribe(read message) {
 func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
 	return appendNext(appendHeadRoom(to), id, response)
 }
-func (s *socket) failed(to []byte, id string, errors gqlerror.List) []byte {
+func (s *socket) completeWithErrors(to []byte, id string, errors gqlerror.List) []byte {
 	return appendError(appendHeadRoom(to), id, errors)
 }
 func (s *socket) complete(to []byte, id string) []byte { return appendComplete(appendHeadRoom(to), id) }

@@ -111,7 +111,7 @@ type Sockets struct {
 	shared    shared
 	devices   devices
 
-	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, in perUser by admit,
+	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, in perUser by peer.admit,
 	// and removed from both by remove.
 	addresses  addresses
 	perUser    occupancy

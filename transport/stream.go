@@ -264,8 +264,9 @@ func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
 	return append(to, "\n\n"...)
 }
 
-// failed appends the errors as a last response, because the protocol has no other place for them.
-func (s *stream) failed(to []byte, id string, list gqlerror.List) []byte {
+// completeWithErrors appends the errors as the last response of an operation, and then the event that ends the operation. The protocol
+// has no other place for errors.
+func (s *stream) completeWithErrors(to []byte, id string, list gqlerror.List) []byte {
 	return s.complete(s.next(to, id, &graphql.Response{Errors: list}), id)
 }
 

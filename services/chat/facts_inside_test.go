@@ -130,7 +130,7 @@ func TestNothingCountsWhileInside(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed reads the messages from before its end and none after it, whenever its end is noticed.
+// A lease that is not renewed ends at its time, even if that is noticed late. Messages sent before the end are read, later ones count.
 func TestALeaseEndsAtItsTime(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

@@ -193,8 +193,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
-		// The user knows these messages, so they must not alert. The change stream may not have reported the newest of them, if it was
-		// the user's own or was read at once.
+		// The user knows these messages, so they must not alert. Without this they could: if the newest of them was the user's own or was
+		// read at once, perhaps the change stream never reported it, and would take it for news.
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return err
 		}

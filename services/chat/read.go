@@ -65,8 +65,8 @@ func (s *Service) One(ctx context.Context, user services.UserID, id services.Con
 	return state, err
 }
 
-// MessagesBefore lists the IDs of a conversation's messages before a number, the newest first, recalled ones too. It starts at the last
-// message of a state, and reports whether older messages follow.
+// MessagesBefore lists the IDs of a conversation's messages with numbers below before, the newest first, recalled ones too. Messages
+// after the last one of the state are left out. more reports whether older messages follow.
 func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
 	// Numbers have no gaps and no message is deleted, so the page is known without a read.
 	newest := min(before-1, state.Head)

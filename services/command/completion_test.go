@@ -85,7 +85,7 @@ var completions = []struct {
 	{[]string{"--bogus", "nonsense", "--demo-p"}, "--demo-pace", "--demo"},
 }
 
-// checkOffered compares completions with the offered ones.
+// checkOffered checks what a shell offered as completions of a line of words: every word of want, and no word of not.
 func checkOffered(t *testing.T, words []string, offered []string, want, not string) {
 	t.Helper()
 	for _, word := range strings.Fields(want) {

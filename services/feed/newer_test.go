@@ -56,7 +56,8 @@ func TestPagesOfNewerPosts(t *testing.T) {
 	}
 }
 
-// A post that was committed after a newer one had been read is still on the page of posts newer than that one.
+// A post with a smaller ID may be committed after a reader has passed a greater ID. The page of posts newer than the greater ID still
+// has it.
 func TestALatePostIsNotMissed(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()

@@ -83,9 +83,9 @@ func (s *Service) hostsBy(ctx context.Context, user services.UserID) ([]services
 	return hostsBy(ctx, s.store, user)
 }
 
-// runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with more than
-// one chunk of followers gets a separate job. runHosts does not publish hosts that are published already, or whose followers are being
-// processed in chunks.
+// runHosts writes several hosts into the documents of their followers who are not dormant, and publishes their shows on boards. A host
+// with more than one chunk of followers gets a separate job. runHosts does not publish hosts that are published already, or whose
+// followers are being processed in chunks.
 func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	var some newHosts
 	if err := jobs.ReadPayload(job, &some); err != nil {
@@ -124,8 +124,8 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// nameHosts writes some hosts into the documents of all their followers, by the present follows. The stamp is taken before the
-// follows are read: a document that has lost a host since then refuses the entry, and NameIn reads that edge again.
+// nameHosts writes some hosts into the documents of their followers who are not dormant, by the present follows. The stamp is taken
+// before the follows are read: a document that has lost a host since then refuses the entry, and NameIn reads that edge again.
 func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {

@@ -174,8 +174,8 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	}
 }
 
-// A timer that fires while the log is read does not report a change whose version the cache does not have yet: the board
-// would read the former version, and would not be notified again.
+// A timer that fires while the log is read does not report a change whose version the cache does not have yet:
+// otherwise the board would read the former version, and would not be notified again.
 func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()

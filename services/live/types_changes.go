@@ -271,8 +271,8 @@ func checkPlan(at, now time.Time) error {
 	return nil
 }
 
-// wholeMillis cuts a time to milliseconds, the unit of scores and members of lists: two times that compare as different have
-// different positions.
+// wholeMillis cuts a time to milliseconds, because scores and members of lists hold nothing smaller. Without the cut, two times could
+// differ and still give the same position.
 func wholeMillis(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

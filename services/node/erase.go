@@ -28,9 +28,9 @@ import (
 	"tidings/services/webhooks"
 )
 
-// eraseSteps are all steps that remove a user, in order: the effects on others are undone before the user's own facts go, and
-// jobs come last, because earlier steps queue some. A feature that keeps something of a user has its steps here. tests/nodes
-// erases a user and looks through every table and key for what is left.
+// eraseSteps are all steps that remove a user, in order. The effects on others are undone before the user's own facts go. The jobs
+// come after all steps that queue some. The logs and the acts of operators are last. A feature that keeps something of a user has its
+// steps here. tests/nodes erases a user and looks through every table and key for what is left.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
 		// First come the parts that could still send something of the user outside.

@@ -83,8 +83,9 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	return foundPosts, foundUsers, nil
 }
 
-// EachCached hands over the cached posts and people of a page, in the order of their IDs, and reports whether all are cached. The
-// functions must not use the cache.
+// EachCached calls post and user for the posts and people of a page, in the order of the lists, from the cache alone. It ends at the
+// first one that is not cached and then returns false: the rest, and all people if it was a post, are left out. The functions must not
+// use the cache.
 func (r *Reader) EachCached(posts []services.PostID, post func(i int, post services.Post), users []services.UserID, user func(i int, user services.User)) (all bool) {
 	return r.posts.Each(posts, post) && r.people.Each(users, user)
 }

@@ -26,9 +26,9 @@ type Memory struct {
 	mu sync.Mutex
 }
 
-// newMemory makes an empty cache that follows the changelog. It calls install with the definitions before it shows them. Without
-// a changelog, as in tests of one node, the cache follows nothing. The kind is shared: its changes concern everybody's badges, so
-// the hub renders all badges that are watched.
+// newMemory makes an empty cache that follows the changelog. Before the cache shows new definitions, it calls install with them.
+// Without a changelog, as in tests of one node, it follows nothing. Its entries in the changelog are of a shared kind: they concern
+// everybody's badges, so the hub renders all badges that are watched.
 func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *Memory {
 	m := &Memory{db: db, log: log, install: install}
 	if log != nil {

@@ -199,10 +199,10 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	return nil
 }
 
-// differs reports whether a user must be read again. n is the version that Redis answered with, and before is the user's rendered
-// version when Redis was asked. A user who was rendered since may correctly be ahead of n; a render in flight restores a lost
-// document by itself. A state that was rendered without Redis may have the document's own version and lack a shared change, whose
-// hint will not come again, so the user is read again.
+// differs reports whether a user must be read again. n is the version that Redis answered with, 0 for none. before is the user's
+// rendered version when Redis was asked. A user who was rendered since may correctly be ahead of n, and a render in flight restores a
+// lost document by itself. A state that was rendered without Redis has a version from a clock. It may be as new as n and still lack a
+// change whose hint will not come again, so the user is read again.
 func differs(u *user, n, before uint64) bool {
 	if n == 0 || u.fromClock && n <= u.rendered {
 		return u.phase == clean && u.rendered == before

@@ -42,7 +42,7 @@ type Projections struct {
 type Shape struct {
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string
-	// Expiry selects the sources whose documents keep the age of unread items. Documents of a node with other settings count as
+	// Expiry selects the sources of whose unread items documents keep the age. Documents of a node with other settings count as
 	// missing: all nodes need the same settings.
 	Expiry services.SourceExpiry
 }

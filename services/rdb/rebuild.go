@@ -26,7 +26,8 @@ type RebuildMode struct {
 	// Visit says that the user is here. Without it the rebuild only restores what they have: no document is made for a user who has
 	// none, and a document keeps its day and its lifetime.
 	Visit bool
-	// Refill removes the floor of the inbox, so that older posts come in, and keeps the registered lists.
+	// Refill removes the floor of the inbox, so that older posts come in. It also keeps the lists of features (RegisterList): a rebuild
+	// without Refill deletes them. If the inbox is missing, they are deleted in any case.
 	Refill bool
 	// IdleDay is the first day, since 1970, that is not idle. If the document of a user who visits has an earlier day, the floor of the
 	// inbox is removed as well: the inbox may have become short in their absence.

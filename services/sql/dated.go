@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// Date sets when the event of this function happened, as an ID of that moment; 0 is now. Call Date(0) at the end of the function, because
-// the transaction's next function keeps the setting.
+// Date is called by a function of the transaction. It sets when the event that the function applies happened, as an ID of that moment;
+// 0 is now. The function calls Date(0) at its end, because the next function in the transaction would keep the setting.
 func (tx *Tx) Date(moment services.PostID) { tx.dated = moment }
 
 // Dated is the ID of the moment at which the event happened, 0 for now.

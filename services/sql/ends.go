@@ -14,14 +14,14 @@ type End struct {
 	run   func(ctx context.Context, tx *Tx, values []any) error
 }
 
-// endsDeclared is the number of ends that were declared.
-var endsDeclared atomic.Int64
+// lastPlace is the place of the End that was declared last. NewEnd gives each End the next place, and ends run in this order.
+var lastPlace atomic.Int64
 
 // NewEnd declares an end, whose run gets the kept values. run is called in the transaction and, like any function of a transaction,
 // may run more than once. Ends are declared in variables of packages. All transactions run their ends in the order of these
 // declarations. So the locks that ends take have one order, and if each end sorts its own, no two transactions deadlock at their ends.
 func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End {
-	return &End{endsDeclared.Add(1), run}
+	return &End{lastPlace.Add(1), run}
 }
 
 // kept is a value that waits for the end of its transaction.

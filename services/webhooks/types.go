@@ -109,7 +109,7 @@ type Letter struct {
 	Heard    uint64
 	Seq      uint64 // the version tried last
 	Attempts int
-	FirstAt  time.Time
+	FirstAt  time.Time // of the first failed attempt, or since when the letter waits; a replay sets it anew
 	DueAt    time.Time
 	DeadAt   time.Time // zero: it is tried again
 	Status   int       // HTTP's; 0: there was no answer

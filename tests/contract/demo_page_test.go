@@ -177,8 +177,7 @@ func (p *demoPage) chat() {
 	p.pull("say")
 	p.wait("the message is there", fmt.Sprintf(`document.querySelectorAll('.left .bubble').length > %d`, messages))
 	p.shows("chat", after)
-	browsertest.Evaluate[bool](p.tab, p.t, `(() => { const field = document.querySelector('.left .say input'); field.value = 'I am in'; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`)
-	p.wait("the text is taken", `document.querySelector('.left .say input').value === 'I am in'`)
+	p.write("I am in")
 	p.loseOneAnswer("sendMessage")
 	p.click(".left .say button")
 	p.wait("the visitor is told that there was no answer", `document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')`)
@@ -192,6 +191,13 @@ func (p *demoPage) chat() {
 	p.clean("conversation")
 	p.click(".left .talk header button")
 	p.wait("the list is back", `document.querySelector('#left-chat .rows')`)
+}
+
+// write writes a message into the field of the left phone.
+func (p *demoPage) write(text string) {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => { const field = document.querySelector('.left .say input'); field.value = %q; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`, text))
+	p.wait("the text is taken", fmt.Sprintf(`document.querySelector('.left .say input').value === %q`, text))
 }
 
 // loseOneAnswer lets the page's next request with a field reach the server and loses the answer, as a network does.

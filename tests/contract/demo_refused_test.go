@@ -47,6 +47,42 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	p.wait("the new show is on the board", `[...document.querySelectorAll('.right .show.live h3')].some(({innerText}) => innerText === 'Ben, live and unprepared')`)
 }
 
+// What a phone says is not taken away by the timer of what it said before: that timer may end in the moment between a new text and
+// the page's next frame.
+func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
+	p := openRefused(t, `{
+		const [later, real] = [setTimeout, fetch];
+		const ends = []; // of what phones say: after five seconds
+		let sent = 0;
+		window.setTimeout = (run, wait, ...more) => (wait === 5000 && ends.push(run), later(run, wait, ...more));
+		window.fetch = (url, options) => String(options?.body).includes('sendMessage') ? Promise.reject(new TypeError('no answer to ' + ++sent)) : real(url, options);
+		window.says = (text) => Boolean(document.querySelector('.left .trouble')?.innerText.includes(text));
+		window.endFormer = (text) => new MutationObserver((_, seen) => {
+			if (!says(text)) return;
+			seen.disconnect();
+			window.ended = ends.length;
+			for (const end of ends) end();
+			requestAnimationFrame(() => requestAnimationFrame(() => (window.keeps = says(text))));
+		}).observe(document.querySelector('.left'), {subtree: true, childList: true, characterData: true});
+	}`)
+	p.click("#left-chat-tab")
+	p.click("#left-chat .row")
+	p.wait("the messages are there", `document.querySelector('.left .bubble')`)
+	p.write("I am in")
+	p.click(".left .say button")
+	p.wait("the phone says what is wrong", `says('no answer to 1')`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(endFormer('no answer to 2'), true)`)
+	p.click(".left .say button")
+	p.wait("the former timer has ended", `window.keeps !== undefined`)
+	if ended := browsertest.Evaluate[int](p.tab, p.t, `window.ended`); ended == 0 {
+		t.Error("no timer was ended: the page has none of five seconds")
+	}
+	if !browsertest.Evaluate[bool](p.tab, p.t, `window.keeps`) {
+		t.Error("the timer of a former text took away the present one")
+	}
+	p.wait("it goes by itself", `!document.querySelector('.left .trouble')`)
+}
+
 // setNoBoard says whether the board alone is refused.
 func (p *demoPage) setNoBoard(refused bool) {
 	p.t.Helper()

@@ -49,12 +49,14 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
   const [tab, setTab] = useState<Tab>(first);
   const [opened, setOpened] = useState<Partial<Record<Tab, number>>>({});
   const [why, setWhy] = useState<{ source?: string }>();
-  const [trouble, setTrouble] = useState('');
+  const [trouble, setTrouble] = useState<{ text: string }>();
   const tell = (reason: unknown) => {
-    setTrouble(state === 'online' ? words.refused(reason instanceof Error ? reason.message : String(reason)) : words.state[state]);
+    setTrouble({ text: state === 'online' ? words.refused(reason instanceof Error ? reason.message : String(reason)) : words.state[state] });
   };
   useEffect(() => {
-    const gone = setTimeout(() => setTrouble(''), 5000);
+    if (!trouble) return undefined;
+    // The timer of a former trouble ends only after the next frame, so it may still come to its end beside this one.
+    const gone = setTimeout(() => setTrouble((shown) => (shown === trouble ? undefined : shown)), 5000);
     return () => clearTimeout(gone);
   }, [trouble]);
   const open = (next: Tab) => {
@@ -90,7 +92,7 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
           );
         })}
         {why && <Why source={why.source} count={why.source ? countOf(badges, why.source) : undefined} close={() => setWhy(undefined)} tell={tell} />}
-        {trouble && <p class="trouble" role="alert">{trouble}</p>}
+        {trouble && <p class="trouble" role="alert">{trouble.text}</p>}
         <div class="tabs" role="tablist" aria-label={title}>
           {tabs.map((name) => (
             <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, sources[name])} lit={lit(name, badges)} open={open} explain={() => explain(sources[name])} />

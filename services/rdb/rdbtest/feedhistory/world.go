@@ -120,6 +120,7 @@ const (
 	remove
 	see
 	lose
+	// visit is a read by the user. It rebuilds the document and the inbox if one of them is missing, and now and then when both are there.
 	visit
 	work
 	kinds
@@ -249,6 +250,7 @@ func (w *World) lose(user services.UserID) error {
 
 // visit is a read by the user. It rebuilds a missing view, and now and then a whole one.
 func (w *World) visit(user services.UserID) error {
+	// ready reports whether the document and the inbox of a user are both there: neither is missing or being built.
 	ready, err := w.ready(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
 		return err
