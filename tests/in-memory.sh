@@ -23,7 +23,7 @@ flock --shared 9
 if ! mkdir -p "$folder" || [[ ! -O $folder ]]; then exec "$@"; fi
 chmod 1777 "$folder" # PostgreSQL runs under an account of its own
 
-# Whoever ends last removes what killed tests have left. Tests that still run hold the lock too.
+# The run that ends last removes what killed tests have left.
 clean() { if flock --exclusive --nonblock 9; then rm -rf "$folder"; fi; }
 trap clean EXIT
 
@@ -33,4 +33,5 @@ printf '#!/bin/sh\n' >"$program"
 chmod +x "$program"
 if "$program" 2>/dev/null; then export TMPDIR=$folder; fi
 rm -f "$program"
-"$@"
+# The tests do not inherit the lock: what they leave running would hold it, and clean makes it exclusive.
+"$@" 9>&-

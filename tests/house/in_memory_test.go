@@ -1,0 +1,53 @@
+package house
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inMemory runs a script of sh under in-memory.sh, as a Makefile does, with some variables added to the environment. It returns what
+// the script printed.
+func inMemory(t *testing.T, script string, more ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, "../in-memory.sh", "sh", "-c", script)
+	// The tests themselves may run under in-memory.sh, which sets TMPDIR.
+	run.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TMPDIR=") }), more...)
+	run.Stderr = os.Stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatalf("%s: %v, it printed %q", script, err, out)
+	}
+	return string(out)
+}
+
+// The folder is the same for every run, or Go would run tests again that have not changed. A process that outlives its run keeps no
+// other run waiting.
+func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
+	first := inMemory(t, `echo "folder=$TMPDIR"; (sleep 100 >/dev/null 2>&1 & echo $!)`)
+	folder, orphan, _ := strings.Cut(first, "\n")
+	t.Cleanup(func() { _ = exec.Command("kill", strings.TrimSpace(orphan)).Run() })
+	for range 2 {
+		if again := inMemory(t, `echo "folder=$TMPDIR"`); strings.TrimSpace(again) != folder {
+			t.Errorf("a run has %q, the next one %q", folder, again)
+		}
+	}
+}
+
+// A run with a folder of its own keeps it, and a failure of its command is its own.
+func TestARunKeepsItsOwnTemporaryFolder(t *testing.T) {
+	own := t.TempDir()
+	if got := inMemory(t, `echo "$TMPDIR"`, "TMPDIR="+own); strings.TrimSpace(got) != own {
+		t.Errorf("TMPDIR is %q, want %s", got, own)
+	}
+	run := exec.Command("../in-memory.sh", "sh", "-c", "exit 7")
+	if _ = run.Run(); run.ProcessState.ExitCode() != 7 {
+		t.Errorf("the command ended with 7, the run with %d", run.ProcessState.ExitCode())
+	}
+}
