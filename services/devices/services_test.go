@@ -67,6 +67,8 @@ func TestRudePushServices(t *testing.T) {
 			if list := sqltest.Must(s.Of(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
 				t.Errorf("%+v", list)
 			}
+			// The courier can have the end of its request before the push service is done with it.
+			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.push.Under() == 0 })
 			w.push.Set(nil)
 			w.like(2, user)
 			w.settle(co)
