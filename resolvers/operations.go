@@ -62,7 +62,7 @@ type spec struct {
 	name  string // of the mutation
 	by    doer
 	makes string // see jobs.Command
-	// ofDevice says that the device of the user is part of the input.
+	// ofDevice says that requests of different devices differ under an idempotency key: see compared.
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins bool
@@ -71,11 +71,11 @@ type spec struct {
 	fields namedFields
 }
 
-// call is one use of an operation: the actor, the time, and the objects that the input names. mutate and ingestCommand set the
-// first two, the command sets the objects. It belongs to one request and is not shared, so it has no lock.
+// call is one use of an operation: the actor, the time, and the objects that the input names. mutate sets the actor, ingestCommand
+// also the time, and the command sets the objects. A call belongs to one request and is not shared, so it has no lock.
 type call struct {
 	r      *Resolver
-	actor  services.UserID // 0 for the host application
+	actor  services.UserID // the user who acts; 0 for the host application
 	as     string          // the global id of the actor
 	device string          // "" for a device without a name
 
@@ -83,10 +83,10 @@ type call struct {
 	at     *time.Time
 	moment services.PostID
 
-	// The subject of the command, as the input names it: its global ID, "" for none, and the parsed ID.
+	// The subject of the command, as the input names it: its global ID, "" for none, and some parsed IDs, 0 for none.
 	subject      string
-	user         services.UserID
-	conversation services.ConversationID
+	user         services.UserID         // if the subject is a user
+	conversation services.ConversationID // if the subject is a conversation, or a message in it
 
 	// named are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
 	// nil.
@@ -98,8 +98,9 @@ type call struct {
 type entry interface {
 	// learn sets the parts of the spec that follow from the type of the input.
 	learn()
+	// describe returns the spec of the operation.
 	describe() *spec
-	// commandOf is command for a pointer to an input.
+	// commandOf calls command. input is a pointer to an input of the operation's own type.
 	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
 }
 
@@ -186,8 +187,8 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	return cmd, jobs.CheckKey(cmd.Key)
 }
 
-// compared is an input as it is compared under a key. A wrapped input has another hash, so the device is added only for
-// operations with ofDevice: for all others a request means the same from every device.
+// compared is an input as it is compared under a key: with the time of its event, and with the device if the operation has
+// ofDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
 func (c *call) compared(op *spec, input any) any {
 	if op.ofDevice {
 		input = inputOfDevice{c.device, input}
@@ -209,8 +210,8 @@ type done struct {
 	badges  *services.Badges // of the viewer, after the change; nil if they could not be read, or are not selected
 }
 
-// ifRead turns a failed read after the commit into nil: the change is committed, so its answer must not be an error. A client
-// that saw one would send the mutation again.
+// ifRead returns a function that turns the results of a read after the commit into a pointer, nil if the read failed. The change is
+// committed, so its answer must not be an error: a client that saw one would send the mutation again.
 func ifRead[T any](r *Resolver) func(value T, err error) *T {
 	return func(value T, err error) *T {
 		if err == nil {
@@ -290,7 +291,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	if d.viewer == nil {
 		return d, nil
 	}
-	// A viewer who changes something is here, whether the client shows badges or not.
+	// A change is a visit of the viewer, even if the client shows no badges.
 	if !selects(ctx, "badges", "viewer", "dot") {
 		if err := r.Badge.Visit(ctx, c.actor); err != nil {
 			r.Log.Warn("a visit could not be recorded; the viewer's next read records it", "error", err)

@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. A job gives the
-// announcement its position when it starts, so a future announcement has no position yet.
+// publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. An announcement
+// gets its position when it starts, for a future start by a job. Until then it has none.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
@@ -56,7 +56,7 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 }
 
 // markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor. Without upTo it
-// marks everything that is there at the commit. A cursor has no colon, and every ID has one.
+// marks everything that is there at the commit. Every ID has a colon and no cursor has one, so the two are told apart.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	spec: spec{name: "markAnnouncementsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {

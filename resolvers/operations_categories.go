@@ -34,7 +34,7 @@ var notify = &operation[graph.NotifyInput]{
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
-		// The application names the actor: after creatingUsersIfHost, a user who does not exist is created.
+		// Called by the application, userID creates an actor who does not exist: see creatingUsersIfHost.
 		if in.ActorID != nil {
 			var err error
 			if sent.Actor, err = c.r.userID(ctx, "actorId", *in.ActorID); err != nil {
@@ -58,7 +58,7 @@ var notify = &operation[graph.NotifyInput]{
 	},
 }
 
-// withdrawNotification takes a notification of notify back from all of its recipients. Recipients who have read it lose it too:
+// withdrawNotification takes a notification that notify sent back from all of its recipients. Recipients who have read it lose it too:
 // it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	spec: spec{name: "withdrawNotification", by: forHost, makes: services.HostNotificationType},

@@ -44,8 +44,8 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 	},
 }
 
-// addMembers adds users. If one of them cannot be added, because of a policy or a block, none is added. The error is the same
-// as for a user who does not exist: otherwise it would reveal the block.
+// addMembers adds users to a conversation. If one of them cannot be added, because of a policy or a block, none is added. The
+// error is the same as for a user who does not exist: otherwise it would reveal the block.
 var addMembers = &operation[graph.AddMembersInput]{
 	spec: spec{name: "addMembers", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {

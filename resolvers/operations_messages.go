@@ -29,7 +29,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		if createsUsers(ctx) {
 			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
-		// With the scope of operators alone no user is created.
+		// For an operator, who is not the application, no user is created.
 		known, err := c.r.Social.KnownAll(ctx, message.To)
 		if err != nil {
 			return nil, err

@@ -20,11 +20,12 @@ import (
 // story runs every operation once, at a point where the state allows it.
 type story struct {
 	*api
-	done []string
+	done []string // the names of the operations that have run
 }
 
 // once runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
-// under a key that the previous version stored. It returns the ID.
+// under a key that the previous version stored. in has the fields of the input, and other those that differ. It returns the ID of the
+// result.
 func (s *story) once(name string, in, other event) string {
 	s.t.Helper()
 	s.done = append(s.done, name)
@@ -81,6 +82,7 @@ func (s *story) names(name string, id any) {
 	}
 }
 
+// event ingests an event under a key. Fields of other replace those of in.
 func (s *story) event(name string, in event, key string, other event) answer {
 	s.t.Helper()
 	said := maps.Clone(in)
@@ -89,6 +91,7 @@ func (s *story) event(name string, in event, key string, other event) answer {
 	return s.ingest(event{name: said})
 }
 
+// mutation sends the event as the mutation of the same name, with a token of the user in the field as.
 func (s *story) mutation(name string, in event, key string, other event) answer {
 	s.t.Helper()
 	said := maps.Clone(in)
@@ -213,6 +216,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	}
 }
 
+// ofPeople and the functions below run the operations on one kind of object each.
 func (s *story) ofPeople() {
 	s.once("follow", event{"as": "user:alice", "userId": "user:carol"}, nil)
 	s.once("setFollowMode", event{"as": "user:alice", "userId": "user:carol", "mode": "NONE"}, event{"mode": "ALL"})

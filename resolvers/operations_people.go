@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends the
-	// follows between the two users. Posts count from the time of the follow on. Older posts come into the feed with a follow,
-	// and are neither counted nor announced.
+	// The mutations below are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block
+	// ends the follows between the two users. Posts count from the time of the follow on. Older posts come into the feed with a
+	// follow, and are neither counted nor announced.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
 	// With unfollow, all of the author's posts leave the feed and its count at once.
@@ -36,8 +36,8 @@ var (
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser is an operation of one user on another whose command cannot be INVALID. command is a method expression, with the service
-// as its first parameter.
+// onUser makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command,
+// which cannot be INVALID; it is a method expression, with the service as its first parameter.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))

@@ -16,14 +16,15 @@ import (
 
 // early is a request that names an object that does not exist yet.
 type early struct {
-	name        string
-	in          event
-	conflicting event // fields that make in another request, which conflicts under the same key
-	equal       event // fields that make in an equal request in other words; nil: there are none
-	comes       func(s *story)
-	byHost      bool // the application can send it too; false for missing users, which it would create
+	name        string         // of the operation
+	in          event          // the input, which names the missing object
+	conflicting event          // fields that make in another request, which conflicts under the same key
+	equal       event          // fields that make in an equal request in other words; nil: there are none
+	comes       func(s *story) // creates the object
+	byHost      bool           // the application can send it too; false for missing users, which it would create
 }
 
+// ofPost is a request on a post with a ref, before the post exists.
 func ofPost(name string) early {
 	return early{
 		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, conflicting: event{"postId": "post:ref:p2"}, byHost: true,
@@ -31,6 +32,7 @@ func ofPost(name string) early {
 	}
 }
 
+// ofUser is a request on the user late, before late exists. other has the conflicting fields.
 func ofUser(name string, in, other event) early {
 	in["as"] = "user:alice"
 	return early{name: name, in: in, conflicting: other, comes: func(s *story) { s.Named("late") }}
@@ -132,7 +134,7 @@ func TestKeyRemembersNotFound(t *testing.T) {
 }
 
 // early sends a request that names a missing object, again and again under one key: every answer is the first one. With comes,
-// the object exists now, and only the key of the earlier call makes the request fail.
+// it first creates the object, and only the key that an earlier call has used makes the request fail.
 func (s *story) early(of early, key string, ask func(string, event, string, event) answer, comes bool) {
 	s.t.Helper()
 	if comes {
@@ -158,6 +160,7 @@ func (s *story) early(of early, key string, ask func(string, event, string, even
 }
 
 var (
+	// Afterwards no user has the key late, and no object has a ref but kept.
 	renameLate = sql.NewStatement("rename a user of the test", `UPDATE users SET key = $1 WHERE key = 'late'`)
 	freeRefs   = sql.NewStatement("free refs of the test", `UPDATE refs SET ref = '' WHERE ref NOT IN ('', 'kept')`)
 )

@@ -9,8 +9,8 @@ import (
 	"tidings/services/posts"
 )
 
-// Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post
-// that is read as a part of another comes with all these fields from SQL, because a page may take no further round trip to
+// Fields about users' actions on posts are read for all posts that are shown together, by one query for each kind of field. The
+// parent of a post and its answers are read from SQL with all these fields, because a page may take no further round trip to
 // Redis.
 
 // engagement reads the counts of a post and whether the viewer likes it. The fields of several posts call it at the same time.

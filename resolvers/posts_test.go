@@ -266,7 +266,8 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	}
 }
 
-// A screen of 20 posts with their answers, likes and parents takes one query for each kind, and so do notifications.
+// A screen of 20 posts with their answers, likes and parents takes one query for each kind of them, and so do
+// notifications.
 func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
@@ -348,6 +349,7 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 	}
 }
 
+// firstKnown returns the first value that is not nil.
 func firstKnown(values ...any) any {
 	for _, value := range values {
 		if value != nil {

@@ -22,8 +22,8 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 	})
 }
 
-// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too. It searches
-// modesByName, which is short: a reverse map would have to be kept in step.
+// graphCategoryPreference is a preference as the API shows it. It searches modesByName by the mode. That map is short, and a
+// reverse map would have to be kept in step with it.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
 	// A category that is a number outside of the total is COUNT to the user, who did not choose where it counts.

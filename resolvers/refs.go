@@ -15,7 +15,7 @@ import (
 	"tidings/services/refs"
 )
 
-// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. For all
+// The host application can use refs, its own IDs, wherever an ID stands, and can label the objects that it creates. For all
 // operations, IDs by ref are replaced by IDs before the operation reads its input.
 
 // maxRefs bounds the refs in one input: they are found with one statement.

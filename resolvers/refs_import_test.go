@@ -9,7 +9,7 @@ import (
 	"tidings/services/importer"
 )
 
-// imports imports lines into the database, as the command does.
+// imports imports lines into the database, as the command tidings import does. what is the kind of the lines, such as "posts".
 func (a *api) imports(what, lines string) importer.Report {
 	a.t.Helper()
 	a.t.Chdir(a.t.TempDir()) // the folder for bad lines
@@ -34,12 +34,13 @@ func (a *api) imports(what, lines string) importer.Report {
 // objectLine is a line of an import, and the same object as ingest creates it.
 type objectLine struct {
 	what, kind, line string
-	create           event
-	change           event  // by ref, with the key KEY
+	create           event  // nil: ingest cannot create it
+	change           event  // a change of the object by ref; KEY stands for the key
 	after            string // a field of the node that shows the change
 	want             any    // its value after the change
 }
 
+// objectLines returns lines of all kinds that have refs; KEY stands for the key.
 func (a *api) objectLines() []objectLine {
 	started := a.Clock.Now().Add(-3600e9).UTC().Format("2006-01-02T15:04:05Z")
 	return []objectLine{

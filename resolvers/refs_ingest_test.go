@@ -63,6 +63,7 @@ func TestEventsReferToEarlierEvents(t *testing.T) {
 	}
 }
 
+// orNil is a code as it stands in a result: nil for no error.
 func orNil(code services.Code) any {
 	if code == "" {
 		return nil

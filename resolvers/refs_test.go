@@ -26,11 +26,12 @@ func (a *api) mustHost(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// creates are the mutations that create an object with a ref, with the payload's object and a reader of it.
+// creates are the mutations that create an object with a ref. kind is the type of the object, name the mutation, input its fields,
+// and object the field of the payload.
 var creates = []struct {
 	kind, name, input, object string
-	reader                    string // a user who can read the object afterwards
-	again                     services.Code
+	reader                    string        // a user who can read the object afterwards
+	again                     services.Code // the error if another user creates with the same ref
 }{
 	{services.PostType, "publishPost", `body: "hello"`, "post", "bob", services.Conflict},
 	{services.ShowType, "scheduleShow", `title: "evening", plannedAt: $at`, "show", "bob", services.Conflict},
@@ -40,6 +41,7 @@ var creates = []struct {
 	{services.MessageType, "sendMessage", `conversationId: "conversation:ref:conversation%2F1", body: "hello"`, "message", "bob", services.Conflict},
 }
 
+// createLabelled creates an object of a type with a ref, an address and data.
 func (a *api) createLabelled(user, kind, ref string) answer {
 	for _, c := range creates {
 		if c.kind != kind {
@@ -56,6 +58,7 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 	return answer{}
 }
 
+// label selects the label of an object of any type.
 const label = `... on Post { ref url data } ... on Show { ref url data } ... on Conversation { ref url data }
 	... on Message { ref url data } ... on SiteMessage { ref url data } ... on Announcement { ref url data }`
 
@@ -108,11 +111,12 @@ func TestObjectsHaveRefs(t *testing.T) {
 	}
 }
 
-// own is the ID of the object itself: to senders a payload shows the report of a site message instead.
+// own is the ID of an object from the ID in a payload. They differ for a site message: its sender's payload has its report.
 func own(kind, id string) string {
 	return strings.Replace(id, "siteMessageReport:", services.SiteMessageType+":", 1)
 }
 
+// sameLabel compares the labels of an object.
 func sameLabel(t *testing.T, what string, got, want map[string]any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -203,7 +207,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	}
 }
 
-// An ID by ref is allowed wherever an ID is, and has one form.
+// An ID by ref is allowed wherever an ID is. It has one form: with a wrong escape it is INVALID.
 func TestRefsNameObjects(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {

@@ -71,7 +71,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 // errKnown is show's error for a change that the client already has.
 var errKnown = errors.New("the client has this already")
 
-// shownSafely calls show. A panic is an error: relay's goroutine serves one subscription, and its end would be that of the process.
+// shownSafely calls show. A panic becomes an error: in relay's own goroutine it would end the process.
 func shownSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
 	defer services.Recover(&err)
 	return show(ctx, change)

@@ -13,20 +13,20 @@ import (
 	"tidings/services"
 )
 
-// relayed is a relay of changes, in a bubble. Its changes cannot be shown while it has a fault.
+// relayed is a relay of changes, in a bubble of package synctest. Its changes cannot be shown while it has a fault.
 type relayed struct {
 	t       *testing.T
-	changes chan int
-	events  <-chan int
-	fault   atomic.Pointer[error]
-	tries   atomic.Int64
+	changes chan int              // what the relay gets
+	events  <-chan int            // what the relay sends
+	fault   atomic.Pointer[error] // the error of each try; nil: none
+	tries   atomic.Int64          // how often show was called
 	log     strings.Builder
 	cancel  context.CancelFunc
 }
 
 var errAway = errors.New("the database does not answer")
 
-// inRelay runs a test with a relay that has a fault. known are the changes that the client has.
+// inRelay runs a test with a relay that begins with the fault errAway. known reports whether the client has a change.
 func inRelay(t *testing.T, known func(int) bool, test func(r *relayed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,6 +74,7 @@ func (r *relayed) nothing() {
 	}
 }
 
+// noneKnown is for a client that has no change.
 func noneKnown(int) bool { return false }
 
 // A change that cannot be shown for now is shown later, although no other change follows: its source counts it as delivered.

@@ -21,6 +21,7 @@ import (
 // fields belong to its list.
 type wanted map[string][]*ast.Field
 
+// wantedKey is the key under which a response shares the result of wantedOf.
 type wantedKey struct{}
 
 // wantedOf are the fields of the operation of a context, found once for a response. Looking ahead costs one walk of the

@@ -36,8 +36,9 @@ func (t ActivityThresholds) Check() error {
 // hours is a threshold in the unit of the API.
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// Then returns next with the AwayBefore that it needs if it replaces t at the time at. With a longer IdleAfter, users who were idle
-// under t and got no posts of big authors would count as active: AwayBefore keeps them idle until they come back and are rebuilt.
+// Then returns the thresholds next, with the AwayBefore that they need if they replace t at the time at. Users who were idle under t
+// got no posts of big authors. With a longer IdleAfter they would count as active: AwayBefore keeps them idle until they come back
+// and are rebuilt.
 func (t ActivityThresholds) Then(next ActivityThresholds, at time.Time) ActivityThresholds {
 	next.AwayBefore = t.IdleSince(at)
 	return next

@@ -14,8 +14,8 @@ const (
 
 // Author is an author as the facts have them. An author without a row has the zero value, apart from the ID.
 type Author struct {
-	Number    UserID
-	Followers int // at the last count, which stops at Thresholds.Huge
+	Number    UserID // the user ID
+	Followers int    // at the last count, which stops at Thresholds.Huge
 	Mode      AuthorMode
 	Pinned    *AuthorMode // an admin's choice; nil: the mode follows from the followers
 	Pull      bool        // set when the author is first about to become huge: from then on followers' documents name the author

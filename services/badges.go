@@ -35,9 +35,9 @@ func (p Precision) rank() int {
 
 // Count is one number of a badge.
 type Count struct {
-	Value     int // never negative
-	Display   string
-	InTotal   bool
+	Value     int          // never negative
+	Display   string       // the text that clients show
+	InTotal   bool         // whether the count enters the total
 	Mode      CategoryMode // of a category of notifications: how it counts for the user
 	Precision Precision
 	AsOf      time.Time // with STALE: when it was right

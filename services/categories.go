@@ -117,7 +117,7 @@ type CategoryCounts struct {
 	Version  uint64 // rises with every change of the facts; 0 is before the first
 	Newest   PostID // the position of the newest notification, 0 if there never was one
 	Older    int    // unseen groups from before Day-7
-	Day      int64  // days since 1970, UTC
+	Day      int64  // the day of Days[0]: days since 1970, UTC
 	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
 }
 
@@ -148,7 +148,7 @@ type NotificationCounts struct {
 	Newest   PostID // the position of the newest notification; 0 if there never was one
 	Version  uint64 // rises with every change of the list; 0 if it is not known
 	Older    OlderCounts
-	Total    Count
+	Total    Count // the sum of the counts that enter it
 	Like     Count
 	Comment  Count
 	Mention  Count

@@ -23,15 +23,15 @@ const keepFor = 400 * 24 * time.Hour
 
 const (
 	endWithin  = 2 * time.Second // for writing the outcome, even if the caller is gone
-	dropAtOnce = 10_000          // acts
-	maxDetails = 200             // characters
-	maxTarget  = 2000            // characters: longer than any ID
+	dropAtOnce = 10_000          // acts that one pass of the cleaner drops at most
+	maxDetails = 200             // characters of Details
+	maxTarget  = 2000            // characters of Target: longer than any ID
 )
 
 // These are the outcomes that are not codes of errors.
 const (
-	Started = "STARTED" // its outcome is not known
-	Done    = "DONE"
+	Started = "STARTED" // the work has begun, and nothing more is known
+	Done    = "DONE"    // the work succeeded
 )
 
 // Act is one act.

@@ -17,11 +17,13 @@ import (
 // insertUser is the work of these tests: it shows whether a transaction was committed.
 var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT INTO users (number, key) VALUES ($1, $2)`)
 
+// kept is a database with the service of acts.
 type kept struct {
 	*peopletest.Bundle
 	*Service
 }
 
+// eachKept runs a test on both SQL engines.
 func eachKept(t *testing.T, test func(k kept)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
@@ -68,6 +70,7 @@ func (k kept) last() Act {
 	return list[0]
 }
 
+// wants checks the newest act.
 func (k kept) wants(want Act) {
 	k.T.Helper()
 	if got := k.last(); got.Actor != want.Actor || got.Action != want.Action || got.Target != want.Target || got.Details != want.Details || got.Outcome != want.Outcome {
@@ -75,8 +78,10 @@ func (k kept) wants(want Act) {
 	}
 }
 
+// pin is the act of most tests.
 var pin = Act{Actor: "ann", Action: "pinAuthorMode", Target: "user:bob", Details: "HUGE"}
 
+// pinWithOutcome is pin as it is kept with an outcome.
 func pinWithOutcome(outcome string) Act {
 	act := pin
 	act.Outcome = outcome

@@ -11,13 +11,15 @@ import (
 )
 
 var (
+	// The acts have IDs above $2, up to $3.
 	eraseActor = sql.NewStatement("forget who acted", `UPDATE acts SET actor = '' WHERE id > $2 AND id <= $3 AND actor = $1`)
 
+	// boundOfActs finds the end of the next range of IDs, and whether that range is the last.
 	boundOfActs = erase.Bound("acts", "id")
 )
 
-// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. Until the
-// key is free an operator may ask about the progress. This question is an act too, and names the user: see Unname.
+// Erase are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. While the
+// erasure runs, an operator may ask about its progress. This question is an act too, and names the user: Unname removes the name.
 var Erase = []erase.Step{
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 		// Acts have no index by actor: each step walks a range of IDs.
@@ -33,7 +35,7 @@ var Erase = []erase.Step{
 	}},
 }
 
-// Unname is the erase.Unname of acts.
+// Unname removes the key of a user from the acts since a time, at the end of an erasure: see erase.Unname.
 func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
 	if _, err := tx.Run(ctx, eraseActor, key, services.PostIDAt(since), math.MaxInt64); err != nil {
 		return err

@@ -2,9 +2,10 @@
 // in them.
 //
 // A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
-// reads, and nothing per user. A user's only stored state is a position in the list, and a stamp for each dot that the user
-// dismissed. Count and list both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis
-// everything works from SQL; without SQL the node cache is still shown, and nothing can change.
+// reads, and nothing per user. The stored state of a user is a position in the list, a stamp for each dot that the user
+// dismissed, and the segments that the application set. Count and list both come from the node cache, so that they cannot
+// disagree. Positions never go back. Without Redis everything works from SQL; without SQL the node cache is still shown, and
+// nothing can change.
 //
 // One clock orders all changes: a row of the table counters. Each stamp is the present time in microseconds, or more if the last
 // stamp is not lower. A change takes its stamp first (nextStamp), which locks the row until its transaction ends, so stamps are

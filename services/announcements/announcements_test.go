@@ -25,6 +25,7 @@ type node struct {
 	*Service
 }
 
+// newNode makes the service of a world's node.
 func newNode(w *fanouttest.World) node {
 	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
@@ -51,6 +52,7 @@ func (n node) do(cmd *jobs.Command, err error) services.PostID {
 	return id
 }
 
+// refused checks that a command fails with a code, when it is made or when it is committed.
 func (n node) refused(want services.Code, cmd *jobs.Command, err error) {
 	n.TB.Helper()
 	if err == nil {
@@ -61,6 +63,7 @@ func (n node) refused(want services.Code, cmd *jobs.Command, err error) {
 	}
 }
 
+// publish publishes an announcement, with changes of its draft.
 func (n node) publish(title string, change ...func(*Draft)) services.PostID {
 	n.TB.Helper()
 	draft := Draft{Title: title}
@@ -83,6 +86,7 @@ func (n node) unread(user services.UserID) (titles []string) {
 	return titles
 }
 
+// wants checks which announcements a user has not read.
 func (n node) wants(user services.UserID, when string, want ...string) {
 	n.TB.Helper()
 	if got := n.unread(user); !slices.Equal(got, want) {
@@ -336,6 +340,7 @@ func TestMarksHoldWithoutRedis(t *testing.T) {
 	n.wants(users[1], "after the mark", "three")
 }
 
+// awaitRedis waits until Redis answers again.
 func awaitRedis(t *testing.T, n node) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)

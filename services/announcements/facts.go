@@ -30,6 +30,7 @@ var (
 	raiseClock = sql.NewStatement("raise the announcements' clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
+	// newestOfMillisecond finds the greatest ID of a millisecond, so that an announcement of a past time gets a free one.
 	newestOfMillisecond = sql.NewestOfMillisecond("announcements")
 
 	// Few announcements have positions near one moment, so this reads few rows.

@@ -29,6 +29,7 @@ var (
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
+	// For a clear at a past time, whose stamp is $3.
 	clearUntil = sql.NewStatement("clear a dot as it was", `INSERT INTO user_dots AS d (user_number, dot, seen) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)

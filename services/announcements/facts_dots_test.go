@@ -14,6 +14,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// raise raises a dot now, and returns the stamp.
 func (b *bundle) raise(name string, target Segments) (stamp uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
@@ -25,12 +26,14 @@ func (b *bundle) raise(name string, target Segments) (stamp uint64) {
 	return stamp
 }
 
+// clear clears a dot for a user now, and returns the stamp up to which it is cleared.
 func (b *bundle) clear(user services.UserID, name string) (seen uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { seen, _, err = clearDot(b.Ctx, tx, user, name); return err })
 	return seen
 }
 
+// segments returns the bits of segments; new names get bits.
 func (b *bundle) segments(names ...string) (bits Segments) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { bits, err = ensureSegments(b.Ctx, tx, names); return err })

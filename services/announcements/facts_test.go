@@ -30,6 +30,7 @@ func (b *bundle) write(fn func(tx *sql.Tx) error) {
 	}
 }
 
+// announcement makes an announcement that starts now, and stores nothing.
 func (b *bundle) announcement(id services.PostID) Announcement {
 	now := b.Clock.Now()
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
@@ -51,6 +52,7 @@ func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a 
 	return a
 }
 
+// shared reads the facts that all users share.
 func (b *bundle) shared() Facts {
 	b.T.Helper()
 	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)

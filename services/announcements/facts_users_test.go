@@ -41,10 +41,12 @@ func (b *bundle) standing(user services.UserID) UserState {
 	return n
 }
 
+// standsAt makes a user's state in the announcements.
 func standsAt(version, position, dotsFrom uint64) services.AnnouncementState {
 	return services.AnnouncementState{Version: version, Position: position, DotsFrom: dotsFrom}
 }
 
+// markAnnouncements marks the list read up to a position, and returns the user's state.
 func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {

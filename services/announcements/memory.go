@@ -48,7 +48,7 @@ type Memory struct {
 	// mu guards facts and lifted, and the making of current; readers of current take no lock.
 	mu     sync.Mutex
 	facts  *Facts // nil: never loaded
-	lifted uint64 // added to Ended, so that this node's sequences do not fall when its clock is set back
+	lifted uint64 // added to Ended, so that sequence does not fall when this node's clock is set back
 }
 
 // newMemory makes an empty cache that follows the log. It calls setDots with the names of all dots before it installs them.
@@ -64,8 +64,8 @@ func newMemory(log *changelog.Follower, from reader, setDots func(names []string
 	return m
 }
 
-// addLearned adds the cached version to each user's sum, doubled as in sequence. It omits the changes that time alone makes, because
-// every node makes these by itself.
+// addLearned adds to each user's sum of what this node has learned: twice the cached version, as in sequence. It omits the changes
+// that time alone makes, because every node makes these by itself.
 func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.version()
 	for i := range sums {

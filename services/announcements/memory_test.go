@@ -19,12 +19,13 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fakeSQL stands in for SQL and its log, and records the reads.
 type fakeSQL struct {
-	shared Facts
-	whole  map[services.PostID]Announcement
+	shared Facts                            // what facts returns
+	whole  map[services.PostID]Announcement // with their texts
 	log    []changelog.Entry
-	dots   []string // the names that were set last
-	down   error
+	dots   []string // the names of the last call of setDots
+	down   error    // the error of every read; nil: SQL answers
 
+	// How often the facts were read, and how many announcements were read with their texts.
 	reads, texts int
 }
 
@@ -67,11 +68,13 @@ type cache struct {
 	Log *changelog.Follower
 }
 
+// newCache makes a memory that reads from a fake.
 func newCache(e *fakeSQL) *cache {
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
 	return &cache{newMemory(log, e, func(names []string) { e.dots = names }), log}
 }
 
+// shows returns the state of a moment, which must be known.
 func shows(t *testing.T, m *cache, now time.Time) *State {
 	t.Helper()
 	n, err := m.At(t.Context(), now)
@@ -81,6 +84,7 @@ func shows(t *testing.T, m *cache, now time.Time) *State {
 	return n
 }
 
+// ids are the announcements of a state.
 func ids(n *State) (list []services.PostID) {
 	for _, a := range n.Announcements {
 		list = append(list, a.ID)
@@ -88,7 +92,7 @@ func ids(n *State) (list []services.PostID) {
 	return list
 }
 
-// entry is an announcement in the list that ends after the given time; 0 means never.
+// entry is an announcement in the list that ends when the given time has passed since noon; 0 means never.
 func entry(id services.PostID, ends time.Duration) Announcement {
 	a := Announcement{ID: id, Position: uint64(id), UpdatedAt: noon}
 	if ends > 0 {

@@ -30,7 +30,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.Announcements, i)
 }
 
-// CopyNonCounts keeps the earlier dots.
+// CopyNonCounts copies the dots of the badges that were shown earlier.
 func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
 	badges.Dots = earlier.Badges.Dots
 }

@@ -17,11 +17,11 @@ func (target Segments) reaches(user Segments) bool { return target == 0 || targe
 // The bounds of announcements and dots.
 const (
 	maxSegments = 64       // segments of an installation
-	maxTitle    = 255      // characters
-	maxContent  = 64 << 10 // bytes
+	maxTitle    = 255      // characters of a title
+	maxContent  = 64 << 10 // bytes of a content
 	maxListed   = 1000     // announcements in the list: when one more starts, the oldest is dropped
 	maxDots     = 100      // dots of an installation
-	maxName     = 64
+	maxName     = 64       // characters of a dot's or a segment's name
 )
 
 // Announcement is an entry of the one list that all users share.

@@ -30,11 +30,11 @@ import (
 
 const (
 	usersPerTurn = 100
-	parallel     = 2               // users whose facts are read in parallel
-	checkAgain   = 2 * time.Second // between the check that finds a difference and the next check
-	maxChecks    = 10              // of a user who changes all the time; the next lap checks them again
-	maxSuspects  = 1000            // while there are this many suspects, no other user is visited
-	poll         = time.Second
+	parallel     = 2                // users whose facts are read at once
+	checkAgain   = 2 * time.Second  // between the check that finds a difference and the next check
+	maxChecks    = 10               // of a user who changes all the time; the next lap checks them again
+	maxSuspects  = 1000             // while there are this many suspects, no other user is visited
+	poll         = time.Second      // between two turns that Run tries, at least
 	turnLease    = 30 * time.Second // after it, another node takes the turn of a node that died
 	// longestLease is how far ahead of this node's clock a claimed job may be due: a lease counts from the time of a
 	// transaction, which may be ahead of this clock.
@@ -76,7 +76,7 @@ type suspect struct {
 	at     time.Time
 	job    int64    // the last job at that check: jobs up to it may explain the difference
 	digest [32]byte // of everything that the check saw
-	checks int
+	checks int      // how many checks found something else than the check before
 }
 
 // Stats are the counters of an audit on this node.

@@ -27,6 +27,7 @@ import (
 	"tidings/tests/eventually"
 )
 
+// auditEvery is the time of a lap of the audits of these tests.
 const auditEvery = 10 * time.Minute
 
 // lapOf runs a whole lap of an audit, and the second checks of the suspects.
@@ -87,6 +88,7 @@ func litUser(w node) (user, author services.UserID) {
 	return user, author
 }
 
+// shownOf reads the projection of a user.
 func shownOf(w node, user services.UserID) rdb.Snapshot {
 	w.TB.Helper()
 	return rdbtest.Snapshot(w.TB, w.Redis, user)

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// auditUsers is the name of the table's only row.
+// auditUsers is the name of the only row of the table audit.
 const auditUsers = "users"
 
 // maxAuditSpan bounds how many user IDs one turn scans for active users.
@@ -36,8 +36,8 @@ type auditTurn struct {
 	// Lap is how long this lap has lasted so far: much longer than the pace's Lap if the audit does not keep up.
 	Lap time.Duration
 
-	token   string
-	visited int64 // the users visited in this lap once this turn is done
+	token   string // of the lease; passTurn does nothing once another turn has replaced it
+	visited int64  // the users visited in this lap once this turn is done
 	// lapAt is the start of the lap that the next turn belongs to, in microseconds.
 	lapAt int64
 }

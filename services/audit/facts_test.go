@@ -14,8 +14,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// lap is the time of a lap in these tests.
 const lap = 10 * time.Minute
 
+// eachTurns runs a test on both SQL engines.
 func eachTurns(t *testing.T, test func(b turns)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(turns{b}) })
@@ -24,6 +26,7 @@ func eachTurns(t *testing.T, test func(b turns)) {
 // turns is a database with the audit's turns.
 type turns struct{ *peopletest.Bundle }
 
+// pace is the pace of the tests, with a limit of users in a turn.
 func (b turns) pace(limit int) auditPace {
 	return auditPace{Lap: lap, Limit: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }

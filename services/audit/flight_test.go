@@ -32,8 +32,10 @@ type flight struct {
 	posts []services.Post
 }
 
+// someone returns one of the people, at random.
 func (f *flight) someone() services.UserID { return f.people[f.random.IntN(len(f.people))] }
 
+// post returns one of the posts, at random; false if there is none yet.
 func (f *flight) post() (services.Post, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

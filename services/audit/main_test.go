@@ -33,6 +33,7 @@ type node struct {
 	views     *views.Service
 }
 
+// newNode adds these features to the node of a world.
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
@@ -78,6 +79,7 @@ func populous(t *testing.T) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 }
 
+// enqueue queues jobs, and does not run them.
 func enqueue(w node, queued ...jobs.NewJob) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })

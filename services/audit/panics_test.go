@@ -17,8 +17,8 @@ import (
 
 // faults let the comparison or the rebuild of users panic.
 type faults struct {
-	compared services.UserID
-	panicFor func(users ...services.UserID) // in rebuilds
+	compared services.UserID                // the user whose comparison panics; 0: none
+	panicFor func(users ...services.UserID) // sets the users whose rebuild panics
 }
 
 // faulty is a world with faults, its audit and its log.
@@ -45,7 +45,8 @@ func spoil(w node, users ...services.UserID) {
 	}
 }
 
-// turns takes whole laps of a small world: each turn visits everybody, and two more check the suspects.
+// turns runs an audit three times. The first time it visits all users of a small world, and the next two times it also checks the
+// suspects again.
 func turns(w node, a *audit.Audit) {
 	w.TB.Helper()
 	w.Clock.Advance(auditEvery)

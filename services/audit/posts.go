@@ -12,8 +12,8 @@ import (
 const (
 	// postsPerTurn is how many posts a turn looks at.
 	postsPerTurn = 200
-	// expensivePost is how many likes and answers make a recount expensive, about 10 ms. Such a post is recounted in one lap of
-	// expensiveLaps on average.
+	// expensivePost is how many likes and answers make a recount expensive, about 10 ms. Such a post is recounted in one of
+	// expensiveLaps laps on average.
 	expensivePost, expensiveLaps = 100_000, 100
 	// recountsPerTurn is how many likes and answers a turn recounts, about a second's work.
 	recountsPerTurn = 10 * expensivePost

@@ -71,18 +71,18 @@ type Service struct {
 	sources    sourceList
 	agers      []source.Ager      // the Agers among sources
 	sqlReaders []source.SQLReader // the SQLReaders among sources
-	settings   source.Settings
+	settings   source.Settings    // of all renderings
 	// fallbackSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
 	// still serve commands.
 	fallbackSlots chan struct{}
 	patience      time.Duration
-	visits        *visits
-	shownStale    shownStale
-	known         *lastKnown
-	overflow      *overflowCounts
-	latest        atomic.Int64 // the latest moment at which badges were shown, in microseconds
+	visits        *visits         // notes visits, which are written each second
+	shownStale    shownStale      // users who were shown STALE badges
+	known         *lastKnown      // the badges shown last
+	overflow      *overflowCounts // counts of posts beyond the inboxes
+	latest        atomic.Int64    // the latest moment at which badges were shown, in microseconds
 
-	fallbacks fallbackVersions
+	fallbacks fallbackVersions // users who were answered from SQL
 }
 
 // New makes the service.

@@ -27,17 +27,19 @@ type sentItem struct {
 // agingModel is a reader with every source, and the items that the reader was sent, in plain lists.
 type agingModel struct {
 	node
-	ages                              services.SourceExpiry
+	ages                              services.SourceExpiry // the setting
 	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
 	feed, letters, news, shows        []sentItem
-	talk                              [2][]sentItem
-	muted                             bool
+	talk                              [2][]sentItem // the messages of each room
+	muted                             bool          // whether the reader has muted the first room
 	last                              *services.Badges
 }
 
+// longShow is how long a show stays live in these tests.
 const longShow = 30 * day
 
+// expiring sets the ages at which items leave the counts.
 func expiring(ages services.SourceExpiry) func(*projector.Config) {
 	return func(cfg *projector.Config) { cfg.Expiry = ages }
 }
@@ -47,6 +49,7 @@ func longLived(w *fanouttest.World) node {
 	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
 
+// newAgingModel makes a reader with every source and no items.
 func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
 	m := &agingModel{node: n, ages: ages}
 	m.reader, m.huge, m.small = m.follower()
@@ -65,6 +68,7 @@ func (m *agingModel) counts(source services.Source, one sentItem) bool {
 	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
 }
 
+// truth returns the counts that the model expects.
 func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
 	number := func(source services.Source, list []sentItem) (n int) {
 		for _, one := range list {
@@ -90,6 +94,7 @@ func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
 	return number(services.SourceHomeFeed, m.feed), number(services.SourceSiteMessages, m.letters), number(services.SourceAnnouncements, m.news), talk, mentions, number(services.SourceLiveBoard, m.shows)
 }
 
+// say sends a message to a room, with or without a mention of the reader.
 func (m *agingModel) say(room int, author services.UserID, mention bool) {
 	var mentioned []services.UserID
 	if mention {
@@ -105,6 +110,7 @@ func (m *agingModel) say(room int, author services.UserID, mention bool) {
 	m.talk[room] = append(m.talk[room], sentItem{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
 }
 
+// markAll marks items as seen.
 func markAll(list []sentItem) {
 	for i := range list {
 		list[i].seen = true
@@ -116,6 +122,7 @@ func (m *agingModel) steps(random *rand.Rand) []func() {
 	return append(m.arrivals(random), m.marks(random)...)
 }
 
+// arrivals are the steps in which new items come.
 func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	room := random.IntN(2)
 	post := func(author services.UserID) {

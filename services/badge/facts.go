@@ -152,7 +152,7 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 // stale returns the remembered badges as STALE.
 func (s *Service) stale(ctx context.Context, user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
-	// An exact version must not be sent with two contents, so it is replaced by the least STALE version with the same user's half.
+	// An exact version must not be sent with two contents, so it is replaced by the lowest STALE version with that user's half.
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
 	}

@@ -50,6 +50,7 @@ type crowd struct {
 	authors, readers []services.UserID
 }
 
+// newCrowd makes the users of a crowd. ages is the setting for the models.
 func newCrowd(n node, ages services.SourceExpiry, seed uint64) *crowd {
 	c := &crowd{node: n, random: rand.New(rand.NewPCG(seed, 3))}
 	for range 4 {
@@ -102,6 +103,7 @@ func (c *crowd) step() {
 	}
 }
 
+// happen does one of the possible things to an author and a reader, who are drawn at random.
 func (c *crowd) happen(what int) {
 	c.TB.Helper()
 	at := c.random.IntN(len(c.authors))
@@ -216,9 +218,10 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 // traced counts the statements that a node runs.
 type traced struct {
 	mu    sync.Mutex
-	named map[string]int
+	named map[string]int // the number of runs, by the name of the statement
 }
 
+// trace counts one run of a statement.
 func (s *traced) trace(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

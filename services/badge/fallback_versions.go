@@ -16,9 +16,9 @@ import (
 // clients would drop the exact counts.
 type fallbackVersions struct {
 	mu       sync.Mutex
-	versions map[services.UserID]uint64
-	count    atomic.Int64 // number of versions: a read that finds zero takes no lock
-	latest   atomic.Int64 // the latest moment of any version, in microseconds
+	versions map[services.UserID]uint64 // the user's half of the newest version from SQL
+	count    atomic.Int64               // number of versions: a read that finds zero takes no lock
+	latest   atomic.Int64               // the latest moment of any version, in microseconds
 }
 
 const (
@@ -118,9 +118,9 @@ func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (i
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	// done has the users whose documents are above the version, or will be when they are made: entries of users who never come back
-	// must not fill the memory. A missing document may be made with a lower version while the version is ahead of the clock of Redis:
-	// then the entry stays.
+	// done has the users whose entries are not needed any more, and must not fill the memory: their documents are above the version,
+	// or will be when they are made. A missing document may be made with a lower version while the version is ahead of the clock of
+	// Redis: then the entry stays.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err

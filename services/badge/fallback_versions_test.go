@@ -105,7 +105,7 @@ func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	}
 }
 
-// owe makes the update of a user's own views fail after a command.
+// owe commits a command of a user, after which update is to bring the change into Redis. If update fails, the node owes the update.
 func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.TB.Helper()
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }

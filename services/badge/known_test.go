@@ -36,8 +36,10 @@ func (n node) fails(name string, with func(ctx context.Context) error) (mend fun
 	return func() { n.sources[place] = source }
 }
 
+// broken is a source that fails at once.
 func broken(context.Context) error { return errors.New("broken") }
 
+// hanging is a source that does not answer before its time is up.
 func hanging(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"tidings/tests/histories"
 )
 
+// board checks the count of a user's live board, and returns the badges.
 func (n node) board(user services.UserID, want int) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
@@ -132,8 +133,8 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 	other.board(reader, 1)
 }
 
-// A subscriber is notified when a host that they follow goes live, and for no other host. If SQL does not answer, the last-good
-// count stays.
+// A subscriber is notified when a host that they follow goes live, and for no other host. If SQL does not answer, the count
+// that was known last stays.
 func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()
@@ -191,17 +192,18 @@ func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 
 // boardModel computes the expected count from the events in their order.
 type boardModel struct {
-	now     int
-	shows   []services.PostID
-	host    map[services.PostID]services.UserID
-	live    map[services.PostID]int // when the show went live; absent if it is not running
-	since   map[services.UserID]int
-	mode    map[services.UserID]services.FollowMode
-	seen    int
-	version string
-	shown   int
+	now     int                                     // the number of the present event
+	shows   []services.PostID                       // those that are not over
+	host    map[services.PostID]services.UserID     // the host of each show
+	live    map[services.PostID]int                 // when the show went live; absent if it is not running
+	since   map[services.UserID]int                 // when the reader followed the host; absent without a follow
+	mode    map[services.UserID]services.FollowMode // the mode of the follow
+	seen    int                                     // when the reader looked at the board
+	version string                                  // the version of the badges at the last check
+	shown   int                                     // the count at the last check
 }
 
+// count is the expected count.
 func (m *boardModel) count() (count int) {
 	for show, at := range m.live {
 		if since, follows := m.since[m.host[show]]; follows && at > since && at > m.seen && m.mode[m.host[show]] != services.FollowNone {
@@ -236,6 +238,7 @@ func TestTheBoardsCountEqualsAModel(t *testing.T) {
 	})
 }
 
+// step makes one random event happen, on the node and in the model.
 func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "mode", "mode", "look", "flush", "later"}).Draw(t, "step"); step {
 	case "schedule", "start":

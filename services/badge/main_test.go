@@ -29,13 +29,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// activeFor is the time for which a user counts as active in these tests.
 const activeFor = 30 * day
 
 // node is the badges of one node on real engines.
 type node struct {
 	*fanouttest.World
 	*Service
-	letters   *messages.Service
+	letters   *messages.Service // site messages
 	announced *announcements.Service
 	chat      *chat.Service
 	live      *live.Service
@@ -194,6 +195,7 @@ func (n node) active(author, follower services.UserID, since time.Time) bool {
 	return false
 }
 
+// seen marks the home feed of a user seen up to a post.
 func (n node) seen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {

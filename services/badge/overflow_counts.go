@@ -21,9 +21,9 @@ type overflowCounts struct {
 // overflowCount is a number of new posts, and the versions of its inputs: every change of an input raises one of the versions. So
 // an entry needs no expiry: it is right or it is not used.
 type overflowCount struct {
-	n, pulled uint64
-	aged      services.PostID
-	unread    int
+	n, pulled uint64          // the versions of the document and of the pulled posts
+	aged      services.PostID // posts up to this ID were too old to count
+	unread    int             // the number of new posts
 }
 
 // maxOverflowCounts is the number of readers that are remembered.

@@ -20,7 +20,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// agrees checks that the count, its explanation and the facts are equal, on any node.
+// agrees checks that the count, its explanation and the count of the facts are as wanted, and the count also on another node.
 func (n node) agrees(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.feed(user, want, precision)
@@ -114,7 +114,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 			n.settle()
 			n.agrees(reader, count, services.Exact)
 			post := n.Post(author)
-			// The post's own job has not run. Something else moves the version, and the count includes the post.
+			// The post's own job has not run. Raise stands for another change, which raises the version: the count now has the post.
 			n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
 			before := n.feed(reader, count+1, services.Exact).Version
 			test.leave(n, reader, author, post)
@@ -142,7 +142,7 @@ func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 		_, err := people.Restrict(ctx, tx, hide)
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
 	})
-	// Something else moves the version.
+	// Raise stands for another change, which raises the version.
 	n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
 	before := n.feed(reader, services.Retention+200, services.Exact).Version
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -26,6 +26,7 @@ func (n node) settle() {
 	n.Must(err)
 }
 
+// feed checks the count of a user's home feed, and returns the badges.
 func (n node) feed(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
@@ -124,7 +125,7 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 }
 
 // A subscriber is notified of a pulled post that another node has published, through the changelog alone; without SQL the
-// last-good count stays, and an unknown count is not marked as exact.
+// count that was known last stays, and an unknown count is not marked as exact.
 func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()

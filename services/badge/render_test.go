@@ -14,9 +14,11 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
+// dayOf is the number of days since 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
 
-// liked is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written.
+// liked is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written, and older of days
+// before that week.
 func liked(written time.Time, older int, counts ...int) rdb.Document {
 	document := rdb.Document{Ready: true, N: 5, FeedCount: 2}
 	like := services.CategoryCounts{Category: services.CategoryLike, Version: 3, Newest: 77, Older: older, Day: dayOf(written)}
@@ -25,6 +27,7 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 	return document
 }
 
+// render renders a document at a moment, without engines.
 func render(document rdb.Document, now time.Time) *services.Badges {
 	v := shownView(source.Settings{}, document, shownAt(now))
 	return v.render()

@@ -28,6 +28,7 @@ func (homeFeed) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.HomeFeed, i)
 }
 
+// Follow makes the node cache report new posts of the pulled authors.
 func (h homeFeed) Follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
@@ -103,6 +104,7 @@ func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.
 	return []services.Explanation{explanation}, nil
 }
 
+// postItem is a post in an explanation.
 func postItem(post services.PostID) services.Item {
 	id := services.GlobalID(services.PostType, post.String())
 	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}

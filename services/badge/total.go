@@ -53,6 +53,7 @@ func (v *view) show(badges *services.Badges, key services.Source, count *service
 	count.Display = v.display(badges, key, *count)
 }
 
+// display prints a count by the policy of the view's user.
 func (v *view) display(badges *services.Badges, key services.Source, count services.Count) string {
 	return display(v.Caps, v.Document.Policy, badges.Quiet, key, count)
 }

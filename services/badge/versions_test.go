@@ -41,6 +41,7 @@ type gate struct {
 
 var errGate = errors.New("the gate is closed")
 
+// lets returns an error for a stream that cannot be read now.
 func (g *gate) lets(stream string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,9 +70,10 @@ func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]chat
 type learner struct {
 	node
 	gate   *gate
-	device *services.Badges
+	device *services.Badges // what the device shows
 }
 
+// learner makes a learner on a further node, which has learned all streams.
 func (n node) learner() *learner {
 	n.TB.Helper()
 	g := &gate{SQL: nodecache.SQL{DB: n.Store}}
@@ -111,12 +113,13 @@ type audience struct {
 	reader, huge, speaker services.UserID
 	host                  services.UserID
 	room                  services.ConversationID
-	posts                 []services.PostID
-	own                   func(l *learner) // applies the last change to its own node before all others
-	show                  services.PostID
-	announcement          services.PostID // the last one; 0: none yet
+	posts                 []services.PostID // of the author huge
+	own                   func(l *learner)  // applies the last change to its own node before all others
+	show                  services.PostID   // of the host
+	announcement          services.PostID   // the last one; 0: none yet
 }
 
+// audience makes a reader who follows an author, a host and a room.
 func (n node) audience() *audience {
 	n.TB.Helper()
 	reader, huge, _ := n.follower()

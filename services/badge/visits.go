@@ -30,9 +30,9 @@ type visits struct {
 }
 
 const (
-	visitsEvery = time.Second
-	maxWaiting  = 100_000 // beyond it a user is recorded at their next read
-	maxCame     = 100_000 // beyond it Visit reads each time
+	visitsEvery = time.Second // between two writes of visits
+	maxWaiting  = 100_000     // beyond it a user is recorded at their next read
+	maxCame     = 100_000     // beyond it Visit reads each time
 )
 
 func newVisits(cfg Config) *visits {
@@ -42,8 +42,8 @@ func newVisits(cfg Config) *visits {
 	}
 }
 
-// note records a visit. It costs nothing if the document already has the present day, as it has for nearly all reads of a
-// day.
+// note records a visit. noted is the day of the last visit that the user's document has. If that is today, as for nearly all reads of
+// a day, note does nothing.
 func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
@@ -91,10 +91,11 @@ func (v *visits) rememberCame(user services.UserID) {
 	}
 }
 
+// today is the number of days since 1970.
 func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
 
-// Run works each second until ctx ends: it writes visits, updates the views that this node owes an update, and raises documents
-// above the fallback versions.
+// Run works each second until ctx ends: it writes visits, brings changes into Redis that this node has acknowledged and Redis lacks,
+// and raises documents above the fallback versions.
 func (s *Service) Run(ctx context.Context) error {
 	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
 		// Each of the steps is tried again in the next second, whatever has failed.

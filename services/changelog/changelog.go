@@ -64,7 +64,7 @@ func Emptied(clear func()) func(context.Context) error {
 	}
 }
 
-// When is the moment of a Turn.
+// When says at which moment a Turn runs.
 type When int
 
 // The moments of a Turn. The log is read at each turn and on each hint.
@@ -95,16 +95,16 @@ type Follower struct {
 	log    Log
 	logger *slog.Logger
 	clock  services.Clock
-	poll   time.Duration
+	poll   time.Duration // between two turns
 	wakeUp chan struct{}
 
 	// All registrations are made before Run, so the lists need no lock.
 	kinds   []*Following
-	turns   []Turn
-	loops   []func(context.Context)
+	turns   []Turn                  // of RegisterTurn
+	loops   []func(context.Context) // of RegisterLoop
 	streams []Stream
-	shared  []func()
-	moved   []func([]services.UserID)
+	shared  []func()                  // of OnShared
+	moved   []func([]services.UserID) // of OnReadersMoved
 }
 
 // New makes a follower without kinds.

@@ -142,10 +142,10 @@ type Shown struct {
 type Explained struct {
 	User   services.UserID
 	Badges *services.Badges
-	Seen   map[string]services.PostID
-	Today  int64
-	Limit  int       // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
-	Since  time.Time // items before it are not wanted; zero means all are. A source may list them
+	Seen   map[string]services.PostID // by the names in package positions
+	Today  int64                      // the day, since 1970
+	Limit  int                        // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
+	Since  time.Time                  // items before it are not wanted; zero means all are. A source may list them
 }
 
 // Most is the largest number of items to list for one count.
