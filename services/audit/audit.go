@@ -34,7 +34,7 @@ const (
 	checkAgain   = 2 * time.Second  // between the check that finds a difference and the next check
 	maxChecks    = 10               // of a user who changes all the time; the next lap checks them again
 	maxSuspects  = 1000             // while there are this many suspects, no other user is visited
-	poll         = time.Second      // between two turns that Run tries, at least
+	poll         = time.Second      // the longest rest of Run between two turns
 	turnLease    = 30 * time.Second // after it, another node takes the turn of a node that died
 	// longestLease is how far ahead of this node's clock a claimed job may be due: a lease counts from the time of a
 	// transaction, which may be ahead of this clock.
@@ -98,8 +98,8 @@ func (a *Audit) Stats() Stats {
 	}
 }
 
-// Run audits until ctx ends. It rests half as long as it works, so that it never takes more than a part of the capacity of
-// SQL and Redis.
+// Run audits until ctx ends. It rests after each turn, so that it takes only a part of the capacity of SQL and Redis: half as long as
+// the turn took, at most poll, and poll if no turn was due.
 func (a *Audit) Run(ctx context.Context) error {
 	timer := time.NewTimer(poll)
 	defer timer.Stop()

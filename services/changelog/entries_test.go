@@ -9,6 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// change is the payload of the entries of these tests.
 type change struct {
 	Name string
 	Gone bool `json:",omitempty"`

@@ -21,10 +21,10 @@ type Following struct {
 	kind Kind
 	log  Log
 
-	mu      sync.Mutex  // held during a read of the log
-	current atomic.Bool // memory is at version; else it must be loaded
-	loaded  atomic.Bool // memory was loaded at least once
-	version atomic.Uint64
+	mu      sync.Mutex    // held during a read of the log
+	current atomic.Bool   // memory is at version; else it must be loaded
+	loaded  atomic.Bool   // memory was loaded at least once
+	version atomic.Uint64 // see Version
 }
 
 // Version is the version of the log that memory is at, or was at before a load that failed.

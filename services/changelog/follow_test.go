@@ -18,11 +18,12 @@ import (
 // fakeLog stands in for the log in SQL, and counts its queries.
 type fakeLog struct {
 	entries []Entry
-	down    error
-	after   int
-	heads   atomic.Int64 // read while a follower runs
+	down    error        // the error of every query; nil: SQL answers
+	after   int          // how often LogAfter was called
+	heads   atomic.Int64 // how often LogHeads was called; read while a follower runs
 }
 
+// add appends an entry for each key.
 func (s *fakeLog) add(kind string, keys ...string) {
 	for _, key := range keys {
 		head, _, _ := s.LogHead(context.Background(), kind)
@@ -61,10 +62,11 @@ func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
 // list is a memory of the keys in a log of one kind.
 type list struct {
 	keys     []string
-	loads    int
-	followed []error
+	loads    int     // how often it was loaded
+	followed []error // the errors that Followed was called with
 }
 
+// kind is a kind whose memory is the list. An entry with the key "?" does not say what changed.
 func (l *list) kind(s *fakeLog, name string) Kind {
 	return Kind{
 		Name: name,
@@ -93,10 +95,12 @@ func (l *list) kind(s *fakeLog, name string) Kind {
 	}
 }
 
+// newFollower makes a follower that reads the log only when a test calls it.
 func newFollower(s *fakeLog) *Follower {
 	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
+// turn checks that a turn finds some number of entries.
 func turn(t *testing.T, f *Follower, changes int) {
 	t.Helper()
 	if got, err := f.RunOnce(t.Context()); got != changes || err != nil {

@@ -15,7 +15,7 @@ type Entry struct {
 	Kind    string
 	Version uint64
 	At      time.Time
-	Key     string
+	Key     string // names what changed
 	Payload []byte
 }
 
@@ -137,8 +137,8 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 	return heads, err
 }
 
-// Blank empties the entries of a kind with some keys. Nodes that follow the log have applied them; a node that reads them later learns
-// nothing from them.
+// Blank removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log have applied
+// these entries; a node that reads them later learns nothing from them.
 func Blank(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
 	_, err := tx.Run(ctx, blankLog, kind, keys, []byte{})
 	return err

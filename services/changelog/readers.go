@@ -9,11 +9,12 @@ import (
 	"tidings/services"
 )
 
-// NotifyGap is the time between two notifications of one key: the first change is notified at once.
+// NotifyGap is the least time between two notifications of one key. The first change is notified at once.
 const NotifyGap = 100 * time.Millisecond
 
-// Readers finds the users to notify when a key that is counted on read changes: the users who are watched on this node and are
-// shown the key. It is safe for concurrent use.
+// Readers finds the users to notify when a key changes. A key names something whose items are counted when badges are read, such as
+// a conversation or an author of pulled posts. Its readers are the users who are watched on this node and whose badges count it: who
+// are shown the key. Readers is safe for concurrent use.
 type Readers[K comparable] struct {
 	clock  services.Clock
 	notify func([]services.UserID)

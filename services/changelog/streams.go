@@ -29,7 +29,7 @@ func (f *Follower) Learned(users []services.UserID) []uint64 {
 	return sums
 }
 
-// Applied is how many entries of some kinds this node has applied. It rises with each entry.
+// Applied is the number of entries of some kinds that this node's memory contains: the sum of its versions. It rises with each entry.
 func (f *Follower) Applied(kinds ...string) (entries uint64) {
 	for _, one := range f.kinds {
 		if slices.Contains(kinds, one.kind.Name) {

@@ -18,7 +18,7 @@ type fact struct {
 	waiting waiting
 }
 
-// audit compares the states and sums of conversations, page by page.
+// audit compares a user's states and sums in Redis with the facts. It reads the facts page by page.
 func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts []fact
 	states := shown.Conversations
@@ -122,7 +122,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
 		switch {
-		// Such a state is in no sum.
+		// The state of a user who has left or is inside is in no sum.
 		case state.Left || state.Inside:
 		case state.Muted:
 			sums.Unread += int(mentions)

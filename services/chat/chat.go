@@ -71,11 +71,11 @@ type Service struct {
 }
 
 const (
-	// The bounds are in characters, unless another unit is named.
-	maxTitle    = 255
-	maxNamed    = 500 // members named in one call
-	maxMentions = 50
-	maxBody     = services.MaxBodyCharacters
+	// These are the bounds of inputs. The bounds of texts are in characters.
+	maxTitle    = 255                        // of a conversation
+	maxNamed    = 500                        // members named in one call
+	maxMentions = 50                         // users mentioned in one message
+	maxBody     = services.MaxBodyCharacters // of a message
 )
 
 // New makes the service of a node, and registers its kinds of jobs, its part of rebuilds and of audits.
@@ -154,7 +154,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal returns the users, among the given others, whom the user may not involve in an operation.
+// refusal finds the users, among the given others, whom the user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // refuseBlocked refuses users if there is a block between them and the user.

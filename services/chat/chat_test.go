@@ -345,6 +345,7 @@ func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n.want("all are outside", users[1], 2, 0)
 }
 
+// must returns a command that was made without an error.
 func must(cmd *jobs.Command, err error) *jobs.Command {
 	if err != nil {
 		panic(err)

@@ -12,6 +12,7 @@ import (
 )
 
 var (
+	// The first conversation after $2 in which the user has a row.
 	conversationToErase = sql.NewStatement("conversations of an erased user", `SELECT conversation FROM conversation_members
 		WHERE user_number = $1 AND conversation > $2 ORDER BY conversation LIMIT 1`)
 

@@ -13,7 +13,7 @@ import (
 // message has been sent, because times rise with numbers. Until then a message from before that day may still be reported.
 type agedMessages struct {
 	mu     sync.Mutex
-	before time.Time
+	before time.Time // the start of that day
 	newest map[services.ConversationID]aged
 }
 
@@ -141,7 +141,7 @@ func (s *Service) firstWaiting(ctx context.Context, states []services.Membership
 // searchesTogether is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
 const searchesTogether = 500
 
-// newestBefore is the newest message before a time in the conversation of each state.
+// newestBefore returns, for each state, the number of the newest message of its conversation from before a time.
 func (s *Service) newestBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
 	newest, heads := make(map[services.ConversationID]int64, len(states)), map[services.ConversationID]int64{}
 	var searches []search

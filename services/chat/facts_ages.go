@@ -13,7 +13,7 @@ var (
 		FROM {rows $1 i BIGINT, conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number = c.number`)
 
-	// The rows that this counts are ranges of the indexes that recountMember uses.
+	// This counts as recountMember does, for several members at once, and reads ranges of the same indexes.
 	countAbove = sql.NewStatement("count members above a message", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.author = c.user_number AND m.number > c.number) +
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number AND m.recalled_at > 0 AND m.author <> c.user_number),

@@ -10,17 +10,19 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// inside has helpers for leases of user 2.
+// inside has helpers for leases of user 2 in one conversation.
 type inside struct {
 	*bundle
 	id services.ConversationID
 }
 
+// enter gives a device a lease from now on.
 func (i inside) enter(device string, lease time.Duration) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error { return enter(i.Ctx, tx, i.id, 2, device, tx.Now.Add(lease)) })
 }
 
+// leave ends the lease of a device now.
 func (i inside) leave(device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
@@ -29,6 +31,7 @@ func (i inside) leave(device string) {
 	})
 }
 
+// end ends the expired leases, and returns when the next one expires.
 func (i inside) end() (next time.Time) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) (err error) { next, err = endLeases(i.Ctx, tx, i.id, 2); return err })

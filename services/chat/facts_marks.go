@@ -36,6 +36,7 @@ var (
 	dropEndedLeases = sql.NewStatement("drop ended leases", `DELETE FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
 
+	// The first and the last end of a user's leases, which may have expired; null without a lease.
 	openLeases = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
 	openLease = sql.NewStatement("a device's open lease", `SELECT until_at FROM conversation_leases
@@ -193,8 +194,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
-		// The user knows these messages, so they must not alert. Without this they could: if the newest of them was the user's own or was
-		// read at once, perhaps the change stream never reported it, and would take it for news.
+		// The user knows these messages, so they must not alert. The change stream may never have reported the newest of them, for
+		// example if it was read at once, and would then take it for a new one.
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return err
 		}

@@ -86,8 +86,8 @@ type Head struct {
 	Conversation services.ConversationID
 	Number       int64     // of the last message
 	At           time.Time // of the last message
-	Way          Way
-	Revision     int64 // see Conversation.Revision
+	Way          Way       // how unread messages are counted
+	Revision     int64     // see Conversation.Revision
 }
 
 // membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent. A

@@ -16,6 +16,7 @@ import (
 // bundle is a database, and conversations in it.
 type bundle struct{ *peopletest.Bundle }
 
+// eachBundle runs a test on both SQL engines.
 func eachBundle(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
@@ -31,6 +32,7 @@ func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	return id
 }
 
+// send adds a message, a millisecond after the last one.
 func (b *bundle) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
 	b.T.Helper()
 	b.Clock.Advance(time.Millisecond)
@@ -44,6 +46,7 @@ func (b *bundle) send(id services.ConversationID, author services.UserID, mentio
 // try runs one transaction and returns its error.
 func (b *bundle) try(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
+// read marks a conversation read up to a message number: see readUpTo.
 func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
 	return b.try(func(tx *sql.Tx) error {
 		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
@@ -51,6 +54,7 @@ func (b *bundle) read(id services.ConversationID, user services.UserID, number, 
 	})
 }
 
+// member reads a user's state in a conversation.
 func (b *bundle) member(id services.ConversationID, user services.UserID) services.Membership {
 	b.T.Helper()
 	list := sqltest.Must(membershipsIn(b.Ctx, b.DB, id, []services.UserID{user}))(b.T)

@@ -110,9 +110,9 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 	}
 }
 
-// projectHead projects a conversation that is counted on write. If a conversation is counted on read, the nodes of its members
-// keep its last sequence by themselves. The turn begins before the head is read: a message that comes after it gets a turn of its
-// own.
+// projectHead projects a conversation that is counted on write. If a conversation is counted on read, each node reads its last
+// sequence from SQL, and there is nothing to project. The turn of the throttle begins before the head is read: a message that comes
+// after it gets a turn of its own.
 func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
 	s.throttle.Begin(id, s.Clock.Now(), projectGap)
 	// No lock is taken: a message that comes now adds a job of its own.

@@ -23,6 +23,7 @@ type node struct {
 	fan *fanout.Fanout
 }
 
+// newNode makes the service of a world's node. change may change its configuration, nil does not.
 func newNode(w *fanouttest.World, change func(*Config)) node {
 	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
@@ -31,6 +32,7 @@ func newNode(w *fanouttest.World, change func(*Config)) node {
 	return node{w, New(cfg), w.Fanout}
 }
 
+// served returns a node on a redis-server, which the test may flush and kill.
 func served(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}), nil)
@@ -42,6 +44,7 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
+// mustDo commits a command that must succeed, and returns the IDs that it made.
 func (n node) mustDo(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
@@ -49,6 +52,7 @@ func (n node) mustDo(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
+// create creates a conversation by its first member.
 func (n node) create(kind Kind, members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
 	id, err := services.ParseConversationID("id", n.mustDo(n.Create(members[0], kind, "", members[1:]))[0])
@@ -56,6 +60,7 @@ func (n node) create(kind Kind, members ...services.UserID) services.Conversatio
 	return id
 }
 
+// send sends a message, which the jobs of a later call project.
 func (n node) send(author services.UserID, id services.ConversationID, mentions ...services.UserID) services.MessageID {
 	n.TB.Helper()
 	message, err := services.ParseMessageID("id", n.mustDo(n.Send(author, id, "hello", mentions))[0])
@@ -63,6 +68,7 @@ func (n node) send(author services.UserID, id services.ConversationID, mentions 
 	return message
 }
 
+// read marks a conversation read up to a message; 0 for all.
 func (n node) read(user services.UserID, id services.ConversationID, upTo services.MessageID) {
 	n.TB.Helper()
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
@@ -135,6 +141,7 @@ func (n node) counting(id services.ConversationID) Way {
 	return heads[0].Way
 }
 
+// enqueue queues jobs, and does not run them.
 func (n node) enqueue(queued ...jobs.NewJob) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })

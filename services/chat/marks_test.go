@@ -61,6 +61,7 @@ func TestMarksAreLinearizable(t *testing.T) {
 	}
 }
 
+// marksHistory lets several devices of a member make random calls at once, and returns the calls with their results.
 func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
 	users := n.Users(2)
 	group := n.create(Group, users...)
@@ -222,6 +223,7 @@ func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 	}
 }
 
+// second returns the error of a call of parseToken.
 func second(_, _ int64, err error) error { return err }
 
 func FuzzReadToken(f *testing.F) {
