@@ -164,7 +164,8 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	}
 	switch {
 	case err == nil:
-		// label refuses only because of the token or the input, and never because of the present state.
+		// label refuses only because of the token or the input, and never because of the present state. So it would refuse a repetition
+		// too, and the key need not remember it.
 		if err := c.label(ctx, op, cmd, fields); err != nil {
 			return nil, err
 		}

@@ -112,7 +112,8 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// rememberedBefore stores a key as the previous version did. Its hash has no version, and the hashed text is unknown now.
+// rememberedBefore stores the answer of a key under the key before too, as the previous version did: with a hash in the former form,
+// which fits no input.
 func (s *story) rememberedBefore(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"

@@ -69,7 +69,7 @@ type Resolver struct {
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout
-	// The Projector has the clock of events, and carries out the settings, repairs and cleaning of operators; no user's read
+	// The Projector dates the events of ingest, and carries out the settings, repairs and cleaning of operators; no user's read
 	// goes through it.
 	Projector *projector.Projector
 	Hub       *push.Hub

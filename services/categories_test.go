@@ -2,7 +2,7 @@ package services
 
 import "testing"
 
-// Cursors keep the index of a category and documents its first letter. Each has a count in the badges.
+// Each category has a first letter of its own, which documents store for it, and a count of its own in the badges.
 func TestCategoriesHaveUniqueLettersAndCounts(t *testing.T) {
 	counts, older := &NotificationCounts{}, &OlderCounts{}
 	letters, seen := map[byte]Category{}, map[*Count]Category{}

@@ -18,8 +18,8 @@ type Draft struct {
 }
 
 // Publish is the command by which the host application publishes an announcement: it enters the list at once, or when it
-// starts. The command's one ID is the announcement's. INVALID for a text that is too long or an end that is in the past or not
-// after the start; CONFLICT if there would be more than maxSegments segments.
+// starts. The command's one ID is the announcement's. INVALID for a wrong text or name of a segment, and for an end that is in
+// the past or not after the start; CONFLICT if there would be more than maxSegments segments.
 func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ type Memory struct {
 	lifted uint64 // added to Ended, so that sequence does not fall when this node's clock is set back
 }
 
-// newMemory makes an empty cache that follows the log. It calls setDots with the names of all dots before it installs them.
+// newMemory makes an empty cache that follows the log. Before the cache shows the dots of a load, it calls setDots with their names.
 func newMemory(log *changelog.Follower, from reader, setDots func(names []string)) *Memory {
 	m := &Memory{
 		reader: from, log: log, setDots: setDots,
@@ -73,7 +73,7 @@ func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
 	}
 }
 
-// At returns what all users share at a moment. It is UNAVAILABLE only when SQL has not answered since this node started.
+// At returns what all users share at a moment. The error is UNAVAILABLE, and only if SQL has not answered since this node started.
 func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 	// The common case takes no lock: each rendering of badges comes here.
 	current := m.current.Load()
@@ -81,7 +81,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 		return current, nil
 	}
 	if current == nil || now.Before(m.readAt().Add(-tolerance)) {
-		// The clock was set back, and the cache no longer has the announcements that ended meanwhile.
+		// Nothing was loaded yet; or the clock was set back, and the cache no longer has the announcements that ended meanwhile.
 		if err := m.Refresh(ctx); err != nil && current == nil {
 			return nil, err
 		}
@@ -157,8 +157,8 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 	return found, nil
 }
 
-// install installs facts that were read, unless the cache has newer ones, and makes the current state from them. Before it
-// changes anything, it calls before.
+// install installs facts that were read, and makes the current state from them. Before it changes anything, it calls before. It
+// returns false, and does nothing, if the cache has newer facts.
 func (m *Memory) install(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,7 +213,7 @@ func (m *Memory) shownAt(now time.Time) *State {
 }
 
 // show makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
-// nodes make the same state, even one that has just started.
+// nodes make the same state, even one that has just started. Only on a node whose clock was set back, lifted is added.
 func (m *Memory) show(now time.Time) *State {
 	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
 	if now.Before(m.facts.At) {

@@ -104,7 +104,7 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	return []services.Explanation{explanation}, nil
 }
 
-// Digest adds how many announcements entered the list since a moment.
+// Digest adds how many of the user's current announcements entered the list since a moment.
 func (b Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
 	if err != nil {

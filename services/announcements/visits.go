@@ -69,7 +69,7 @@ func (s *Service) dormant(document rdb.Document) bool {
 	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
 }
 
-// dormantStep is how many users' positions one turn of the janitor checks.
+// dormantStep is how many users' positions one turn of the janitor of package projector checks.
 const dormantStep = 20_000
 
 // dormantPositions deletes the positions of dormant users, some of them in each turn.

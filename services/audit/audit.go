@@ -36,8 +36,8 @@ const (
 	maxSuspects  = 1000             // while there are this many suspects, no other user is visited
 	poll         = time.Second      // the longest rest of Run between two turns
 	turnLease    = 30 * time.Second // after it, another node takes the turn of a node that died
-	// longestLease is how far ahead of this node's clock a claimed job may be due: a lease counts from the time of a
-	// transaction, which may be ahead of this clock.
+	// A job that a worker has claimed is due again when the worker's lease on it ends. longestLease is how far ahead of this node's
+	// clock that may be. A lease counts from the time of a transaction, which may be ahead of this clock.
 	longestLease = time.Minute
 	// mostAhead is how far ahead of this node's clock the time may be at which another node made a job.
 	mostAhead = time.Minute

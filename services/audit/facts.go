@@ -37,7 +37,7 @@ type auditTurn struct {
 	Lap time.Duration
 
 	token   string // of the lease; passTurn does nothing once another turn has replaced it
-	visited int64  // the users visited in this lap once this turn is done
+	visited int64  // all users up to this ID were visited in this lap once this turn is done; 0: the lap is done
 	// lapAt is the start of the lap that the next turn belongs to, in microseconds.
 	lapAt int64
 }

@@ -127,8 +127,8 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 	return badges, errs
 }
 
-// ReadWatched is ReadMany for users with subscriptions on this node. Some counts are computed when read: until the users are unfollowed
-// (changelog.Stream), this node's caches report changes of these counts.
+// ReadWatched is ReadMany for users with subscriptions on this node. Some counts are computed when they are read. This node's caches
+// report changes of these counts from now on, until changelog.Follower.Unfollow is called for the users.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// holdsAged reports whether a document's own counts include items that are too old on the given day. Sources that count by day,
+// holdsAged reports whether a document's own counts may include items that are too old on the given day. Sources that count by day,
 // or on reading, are no agers: rendering leaves their old items out.
 func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 	if !document.Ready {
@@ -23,7 +23,7 @@ func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 }
 
 // ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
-// again. This costs further round trips once, for users with such items only. It returns the users whose documents could not
+// again. This costs further round trips once a day, for users who may have such items. It returns the users whose documents could not
 // be updated.
 func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
 	// Most installations let nothing expire but notifications, which are counted by day. They pay only for this test of a

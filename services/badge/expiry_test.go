@@ -321,8 +321,8 @@ func TestNothingExpiresByDefault(t *testing.T) {
 	})
 }
 
-// A count that no item leaves today is read in one round trip, whatever the settings: only the first read of a day on which
-// items leave needs more.
+// Badges are read in one round trip, whatever the settings: only the first read of a day may need more, to take out items that are
+// too old.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
 	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)

@@ -139,8 +139,8 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 	return documents, err
 }
 
-// documents reads documents that are not older than this node's answers from SQL. Users who had such answers cost one
-// further round trip, once. A document that cannot be raised counts as missing.
+// documents reads documents that are not older than this node's answers from SQL. For users who had such answers, documents are
+// raised and read again, once. A document that cannot be raised counts as missing.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	// The versions are looked up before the read too, and not only after it: during the read another call may raise a document and
 	// forget its version, while the documents read here may be from before the raise.

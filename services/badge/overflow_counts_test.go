@@ -274,7 +274,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 	}
 }
 
-// The count beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
+// The count beyond the list costs SQL once for each version of the document. Another read is one round trip and no statement.
 func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))

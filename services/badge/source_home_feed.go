@@ -60,7 +60,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 	return nil
 }
 
-// HoldsAged reports whether a document counts posts that are too old: Redis counts them as of a day.
+// HoldsAged reports whether a document may count posts that are too old: Redis has counted them as of an earlier day.
 func (h homeFeed) HoldsAged(document *rdb.Document, today int64) bool {
 	return (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 }
@@ -114,8 +114,8 @@ func postItem(post services.PostID) services.Item {
 // posts from before a follow do not count.
 const newestSearched = 8
 
-// Newest reads the inbox and this node's cache. known is false for a user without an inbox, for one whose newest entries do not
-// count, and for one with a pulled author that the cache lacks.
+// Newest reads the inbox and this node's cache. known is false without Redis, for a user without an inbox, for one whose newest entries
+// do not count, and for one with a pulled author that the cache lacks.
 func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
@@ -206,8 +206,8 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 	return !known
 }
 
-// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
-// document; if SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
+// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of
+// the inputs: see overflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
 	var places []int

@@ -50,7 +50,7 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 	}
 }
 
-// Badges are summed again when counts turn STALE or UNKNOWN after rendering.
+// A second sum leaves the badges as they are: they are summed again when counts turn STALE or UNKNOWN after rendering.
 func TestASecondSumChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
 		document := unreadDocument(2, 3, 4, 5)

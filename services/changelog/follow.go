@@ -165,7 +165,8 @@ func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
 }
 
-// Tail catches up with the log alone, and returns how many entries it found. If the log has not grown, that is one SELECT.
+// Tail catches up with the log, runs only the turns of AfterRead, and returns how many entries it found. If the log has not grown, it
+// is read by one SELECT.
 func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	heads, err := f.log.LogHeads(ctx)
 	if err != nil {
@@ -174,7 +175,8 @@ func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	return f.followGrown(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
 }
 
-// followGrown follows the kinds that are not loaded yet, or have grown beyond the version that memory is at.
+// followGrown follows the kinds that must be loaded, or have grown beyond the version that memory is at. Then it runs the turns of
+// AfterRead.
 func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
 	var failures []error
 	shared := false

@@ -95,9 +95,9 @@ func New(cfg Config) *Service {
 }
 
 // Create is the command that creates a conversation of its creator and others, and returns its id. Two users have one DIRECT:
-// creating it again returns the same conversation, and reopens it if a block had closed it. INVALID for a title that is too long,
-// or for members that do not fit the kind; NOT_FOUND while there is a block between the creator and one of the others, and for a
-// GROUP or ROOM also while the group policy of one of the others keeps the creator from adding them.
+// creating it again returns the same conversation, and reopens it if a block had closed it. INVALID for a title that is too long
+// or of a DIRECT conversation, and for members that do not fit the kind. NOT_FOUND while there is a block between the creator and
+// one of the others, and for a GROUP or ROOM also while the group policy of one of the others keeps the creator from adding them.
 func (s *Service) Create(creator services.UserID, kind Kind, title string, others []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err

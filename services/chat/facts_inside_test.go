@@ -58,8 +58,8 @@ func (i inside) leaveAt(at time.Time, device string) {
 	})
 }
 
-// A visit that is reported after it has ended reads the messages that were sent until its end and no later ones. Messages
-// that come now count as unread.
+// If a visit is reported after it has ended, the messages that were sent until its end are read, and no later ones. Messages that
+// come now count as unread.
 func TestAVisitOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
@@ -87,8 +87,8 @@ func TestAVisitOfThePast(t *testing.T) {
 	})
 }
 
-// An event of the past neither shortens nor ends a lease that was taken later. While its own lease
-// lasts, new messages are read at once.
+// An event of the past neither shortens nor ends a lease that was taken later. While the lease of such an event lasts, new messages
+// are read at once.
 func TestALeaseOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

@@ -128,8 +128,8 @@ func readThen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	return moveTo(ctx, tx, m, number)
 }
 
-// beyond is the error for an argument that names a message which does not exist yet. A mark up to it would read messages before they are
-// written.
+// beyond is the error for an argument that names a message which does not exist yet. A mark up to it would cover messages before
+// they are written.
 func beyond(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
@@ -170,7 +170,7 @@ func unmark(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 
 // markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former generation are late
 // from now on. Unread messages stay unread. The user is outside, also if a device has the conversation open: until they enter again, write,
-// or read all messages, no lease reads any. INVALID beyond the newest message.
+// or read all messages, no lease marks any read. INVALID beyond the newest message.
 func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, from int64) error {
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
@@ -185,7 +185,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		return beyond("fromMessageId", id, from, m.Head)
 	}
 	before := m
-	// The leases read nothing after this mark, so what was seen before it is marked read now.
+	// No lease marks messages read after this mark, so those that were seen before it are marked read now.
 	if err := readInside(ctx, tx, &m); err != nil {
 		return err
 	}
@@ -222,8 +222,8 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 }
 
 // enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not read them:
-// the device has not entered since. A lease of a past event may have ended already. It is kept until the messages that were sent
+// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not mark them
+// read: the device has not entered since. A lease of a past event may have ended already. It is kept until the messages that were sent
 // before its end are reported too, and then endLeases marks them read.
 func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
@@ -289,7 +289,8 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 }
 
 // endLeases ends the expired leases of a user who is still a member. When none is left the user is outside, and has read the
-// messages that were sent until the last lease expired. next is when the next lease expires, zero when there is none.
+// messages that were sent until the last lease expired, except those that they marked unread. next is when the next lease expires,
+// zero when there is none.
 func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (next time.Time, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if services.CodeOf(err) == services.NotFound || m.Left {

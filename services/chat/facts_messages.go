@@ -52,8 +52,8 @@ var (
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// raiseOthers changes the members that lowerMembers leaves out. Together the two write the row of every member, as the recall of a
-	// message that nobody has read does.
+	// raiseOthers changes the members whom lowerMembers leaves out: those who have read the messages, and the author. After both, every
+	// member's row has a new version.
 	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )

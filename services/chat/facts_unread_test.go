@@ -21,8 +21,8 @@ func (i inside) unread(want int64) {
 	i.waits(i.id, map[services.UserID][2]int64{2: {want, 0}})
 }
 
-// Leases that run when a user marks messages unread read nothing from then on: neither when they are renewed or end, nor when the
-// device leaves, be it late.
+// Leases that run when a user marks messages unread mark nothing read from then on: neither when they are renewed or end, nor when
+// the device leaves, even late.
 func TestALeaseDoesNotUndoAMark(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
@@ -99,8 +99,8 @@ func TestAMarkEnds(t *testing.T) {
 	})
 }
 
-// A renewal and an end of a visit are reported after the user marked messages unread during that visit: they read nothing. A visit of
-// another device reads the messages.
+// A renewal and an end of a visit are reported after the user marked messages unread during that visit: they mark nothing
+// read. A visit of another device marks the messages read.
 func TestAMarkAndVisitsOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

@@ -132,8 +132,8 @@ func (s *Service) readHead(ctx context.Context, id services.ConversationID) (hea
 	return heads[0], true, nil
 }
 
-// projectAll projects the state of every active member. Each page is one statement, so the last sequence and the row are of
-// one moment.
+// projectAll projects the state of every member who is not dormant, and then marks the dormant ones. Each page is one statement, so
+// the last sequence and the row are of one moment.
 func (s *Service) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
 		states, err := activeMembershipsIn(ctx, s.Store, id, after, s.Projector.ActiveSince(), membersPerPage)
@@ -146,15 +146,15 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 			}
 			after = states[len(states)-1].User
 		}
-		// This is the last page. Idle members come after the active ones, who wait for their counts.
+		// This is the last page. Dormant members come after the others, who wait for their counts.
 		if len(states) < membersPerPage {
 			return s.markIdle(ctx, id)
 		}
 	}
 }
 
-// markIdle records that the badges of the members who are not active changed. They have no documents, but the change stream
-// reports messages to their closed applications, and also the end of a membership that was just removed.
+// markIdle records that the badges of the dormant members changed. They have no documents, but the change stream reports messages to
+// their closed applications, and also the end of a membership that was just removed.
 func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
 	// If nobody reads the change stream, no mark is needed.
 	if !s.Projector.Marking(ctx) {

@@ -60,7 +60,7 @@ type Sharer interface {
 // and rendering does not take them out. Sources that keep counts by day, or compute them from the node cache at rendering,
 // need not implement it.
 type Ager interface {
-	// HoldsAged reports whether a document that is ready counts items that are too old on a day (since 1970).
+	// HoldsAged reports whether a document that is ready may count items that are too old on a day (since 1970).
 	HoldsAged(document *rdb.Document, today int64) bool
 	// Age takes the items that are too old on a day out of users' documents.
 	Age(ctx context.Context, users []services.UserID, today int64) error
