@@ -83,10 +83,11 @@ type call struct {
 	at     *time.Time
 	moment services.PostID
 
-	// The subject of the command, as the input names it: its global ID, "" for none, and some parsed IDs, 0 for none.
+	// The subject of the command: its global ID, as the input names it, "" for none. user or conversation is its parsed ID, if it has
+	// the type.
 	subject      string
-	user         services.UserID         // if the subject is a user
-	conversation services.ConversationID // if the subject is a conversation, or a message in it
+	user         services.UserID         // 0: the subject is no user
+	conversation services.ConversationID // 0: the subject is no conversation, and no message in one
 
 	// named are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
 	// nil.
@@ -332,38 +333,45 @@ func idOf(cmd *jobs.Command) string {
 // Each of the methods below parses the global ID of a command's subject, and notes the subject for the payload, the label and
 // the act.
 
+// userID finds the user with an ID. For the application it creates a user who does not exist.
 func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id
 	c.user, err = c.r.userID(ctx, "userId", id)
 	return c.user, err
 }
 
+// postID parses the ID of a post.
 func (c *call) postID(id string) (services.PostID, error) {
 	c.subject = id
 	return services.ParsePostGlobalID("postId", id)
 }
 
+// showID parses the ID of a show.
 func (c *call) showID(id string) (services.PostID, error) {
 	c.subject = id
 	return live.ParseShowID("showId", id)
 }
 
+// announcementID parses the ID of an announcement.
 func (c *call) announcementID(id string) (services.PostID, error) {
 	c.subject = id
 	return announcements.ParseID("announcementId", id)
 }
 
+// siteMessageID parses the ID of a site message.
 func (c *call) siteMessageID(id string) (messages.ID, error) {
 	c.subject = id
 	return messages.ParseID("siteMessageId", id)
 }
 
+// conversationID parses the ID of a conversation.
 func (c *call) conversationID(id string) (_ services.ConversationID, err error) {
 	c.subject = id
 	c.conversation, err = services.ParseConversationID("conversationId", id)
 	return c.conversation, err
 }
 
+// messageID parses the ID of a message, which names its conversation too. field is the argument in the error.
 func (c *call) messageID(field, id string) (services.MessageID, error) {
 	c.subject = id
 	message, err := services.ParseMessageID(field, id)

@@ -74,8 +74,8 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 }
 
 // raiseDot lights a dot for everybody, or for segments. If it is raised again, it is lit even for users who have cleared it. The
-// cost is the same for any number of users: one time is stored, and the time at which each user cleared the dot is compared with
-// it.
+// cost is the same for any number of users: one time is stored, or one for each segment, and the time at which each user cleared
+// the dot is compared with it.
 var raiseDot = &operation[graph.RaiseDotInput]{
 	spec: spec{name: "raiseDot", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {

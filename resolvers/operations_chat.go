@@ -156,6 +156,7 @@ var muteConversation = &operation[graph.MuteConversationInput]{
 	},
 }
 
+// unmuteConversation is the reverse of muteConversation.
 var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 	spec: spec{name: "unmuteConversation"},
 	command: func(_ context.Context, c *call, in *graph.UnmuteConversationInput) (*jobs.Command, error) {

@@ -65,7 +65,7 @@ var endShow = &operation[graph.EndShowInput]{
 	},
 }
 
-// cancelShow takes a show that never ran off all boards. A live show cannot be cancelled: it is ended.
+// cancelShow removes a show that has not started from all boards. A live show cannot be cancelled: endShow ends it.
 var cancelShow = &operation[graph.CancelShowInput]{
 	spec: spec{name: "cancelShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
@@ -90,8 +90,8 @@ var setReplay = &operation[graph.SetReplayInput]{
 	},
 }
 
-// remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder is a no-op. They
-// are two entries of the table, because an entry has the name of one mutation.
+// remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder removes its
+// notification too. They are two entries of the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
 	spec: spec{name: "remindMe", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
@@ -100,6 +100,7 @@ var remindMe = &operation[graph.RemindMeInput]{
 	},
 }
 
+// cancelReminder is the reverse of remindMe.
 var cancelReminder = &operation[graph.CancelReminderInput]{
 	spec: spec{name: "cancelReminder", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {

@@ -21,6 +21,7 @@ var likePost = &operation[graph.LikePostInput]{
 	},
 }
 
+// unlikePost is the reverse of likePost.
 var unlikePost = &operation[graph.UnlikePostInput]{
 	spec: spec{name: "unlikePost"},
 	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
@@ -95,8 +96,8 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	},
 }
 
-// markNotificationUnread makes one notification count again, and opens a new generation of read tokens. It needs the ID of a
-// notification: an upTo is refused.
+// markNotificationUnread marks one notification unread, and opens a new generation of read tokens. The notification counts again only
+// if it is beyond the seen position. The input needs its ID: an upTo is refused.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	spec: spec{name: "markNotificationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {

@@ -36,8 +36,9 @@ var (
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command,
-// which cannot be INVALID; it is a method expression, with the service as its first parameter.
+// onUser makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command, and
+// has no error: all that is wrong, such as to follow oneself, the commit refuses. It is a method expression, with the service as its
+// first parameter.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))

@@ -18,8 +18,8 @@ import (
 type early struct {
 	name        string         // of the operation
 	in          event          // the input, which names the missing object
-	conflicting event          // fields that make in another request, which conflicts under the same key
-	equal       event          // fields that make in an equal request in other words; nil: there are none
+	conflicting event          // fields that, put into in, make another request, which conflicts under the same key
+	equal       event          // fields that, put into in, make an equal request in other words; nil: there are none
 	comes       func(s *story) // creates the object
 	byHost      bool           // the application can send it too; false for missing users, which it would create
 }

@@ -266,8 +266,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	}
 }
 
-// A screen of 20 posts with their answers, likes and parents takes one query for each kind of them, and so do
-// notifications.
+// A screen of 20 posts takes one query for each kind of object on it: answers, likes and parents. So do notifications.
 func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }

@@ -171,7 +171,7 @@ func CheckVersion(field, text string) error {
 // LiveCount is how many live shows of followed hosts started after the viewer last looked at the board, as the node knows it when it
 // renders the badges.
 type LiveCount struct {
-	New      int
+	New      int    // the number of these shows
 	Sequence uint64 // the sum of the hosts' versions: it rises whenever the set of live shows changes
 	Behind   bool   // the node cache has no shows yet
 }

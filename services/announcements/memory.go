@@ -39,11 +39,11 @@ type State struct {
 // Memory is this node's cache of announcements and dots. It is safe for concurrent use.
 type Memory struct {
 	reader reader
-	log    *changelog.Follower
+	log    *changelog.Follower // of this node
 	// Before a dot is shown, documents must be read with its field: see rdb.Projections.SetDots.
 	setDots func(names []string)
 	texts   *changelog.Cache[services.PostID, Announcement]
-	current atomic.Pointer[State]
+	current atomic.Pointer[State] // the state that was made last
 
 	// mu guards facts and lifted, and the making of current; readers of current take no lock.
 	mu     sync.Mutex

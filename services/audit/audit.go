@@ -66,17 +66,17 @@ type Audit struct {
 
 	// Metrics read these fields while Run runs.
 	visited, mended, drifted atomic.Uint64
-	miscounted               atomic.Uint64
-	lap                      atomic.Int64
+	miscounted               atomic.Uint64 // see Stats.Posts
+	lap                      atomic.Int64  // see Stats.Lap
 }
 
 // suspect is a user whose projection differed at the last check.
 type suspect struct {
 	user   services.UserID
-	at     time.Time
-	job    int64    // the last job at that check: jobs up to it may explain the difference
-	digest [32]byte // of everything that the check saw
-	checks int      // how many checks found something else than the check before
+	at     time.Time // when that check ran
+	job    int64     // the last job at that check: jobs up to it may explain the difference
+	digest [32]byte  // of everything that the check saw
+	checks int       // how many checks found something else than the check before
 }
 
 // Stats are the counters of an audit on this node.

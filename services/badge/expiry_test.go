@@ -20,8 +20,8 @@ import (
 type sentItem struct {
 	at            time.Time
 	seen          bool
-	mentions, own bool // of messages
-	post          services.PostID
+	mentions, own bool            // of messages
+	post          services.PostID // the ID, for posts and site messages
 }
 
 // agingModel is a reader with every source, and the items that the reader was sent, in plain lists.

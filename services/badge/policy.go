@@ -98,7 +98,7 @@ func with(sources map[services.Source]bool, source services.Source, has bool) ma
 	return sources
 }
 
-// minuteOf reads "HH:MM".
+// minuteOf reads "HH:MM" as a minute of the day. field names the argument in the error, which is INVALID.
 func minuteOf(field, text string) (int, error) {
 	// Hour and minute have two digits each: "7:00" and "07:00" must not be two ways of saying one time.
 	if len(text) == len("HH:MM") && text[2] == ':' {

@@ -8,8 +8,8 @@ import (
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// AddLearned counts, for each user, the changes that the user is shown and that this node has applied, and adds their number
-	// to the user's sum. The number never falls.
+	// AddLearned adds to each user's sum a number that says how many changes the user is shown that this node has applied. The number
+	// rises with each such change, by one or more, and never falls.
 	AddLearned func(users []services.UserID, sums []uint64)
 	// Unfollow says that users are no longer watched here; nil if the stream records no users.
 	Unfollow func(users []services.UserID)
@@ -18,7 +18,7 @@ type Stream struct {
 // RegisterStream adds a stream to the streams that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all streams. The shared
+// Learned is, for each user who is watched here, the sum over all streams of the numbers that AddLearned adds. The shared
 // half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise it, in
 // whatever order a node learns of the changes.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
