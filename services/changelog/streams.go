@@ -8,8 +8,8 @@ import (
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// AddLearned adds to each user's sum a number that says how many changes the user is shown that this node has applied. The number
-	// rises with each such change, by one or more, and never falls.
+	// AddLearned adds a number to each user's sum. The number rises, by one or more, with each change that the user is shown and that
+	// this node has applied. It never falls.
 	AddLearned func(users []services.UserID, sums []uint64)
 	// Unfollow says that users are no longer watched here; nil if the stream records no users.
 	Unfollow func(users []services.UserID)
