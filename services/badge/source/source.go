@@ -144,7 +144,7 @@ type Explained struct {
 	Badges *services.Badges
 	Seen   map[string]services.PostID // by the names in package positions
 	Today  int64                      // the day, since 1970
-	Limit  int                        // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
+	Limit  int                        // the most items that the caller wants of one count; 0: MostExplained. A source may list more
 	Since  time.Time                  // items before it are not wanted; zero means all are. A source may list them
 }
 
