@@ -48,8 +48,8 @@ type IDClock struct {
 
 	mu sync.Mutex
 	// mu guards last and past.
-	last PostID // time and sequence, node bits 0
-	past pastIDs
+	last PostID  // time and sequence, node bits 0
+	past pastIDs // the IDs that NextAt made
 }
 
 // NewIDClock makes a clock for a node. It uses the low 10 bits of the node's number.

@@ -7,7 +7,8 @@ type pastIDs struct {
 	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made in it, node bits 0
 }
 
-// maxPastIDs bounds each half. If an entry is forgotten, two events of one millisecond that were reported far apart may change places.
+// maxPastIDs bounds each half. An event of a forgotten millisecond gets the first ID of that millisecond again. Then two events of
+// one millisecond that were reported far apart may change places.
 const maxPastIDs = 8192
 
 // lastIn returns the last ID of the millisecond whose first ID is given; 0 if there is none.
@@ -45,7 +46,8 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After returns this ID, or if it is not greater than taken, the ID of an event after taken, with this ID's node bits.
+// After returns this ID if it is greater than taken. If not, it returns the next ID of an event after taken, with this ID's node
+// bits.
 func (id PostID) After(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {
@@ -61,5 +63,5 @@ func (id PostID) OfMillisecond() (first, next PostID) {
 	return first, first + PostsAMillisecond
 }
 
-// Sequence is the position of an ID in its millisecond, as far as Moment shows it: 0 to 999.
+// Sequence is the position of an ID among the IDs of its millisecond. Like Moment it stops at 999.
 func (id PostID) Sequence() int64 { return int64(id.Moment().Sub(id.Time()) / time.Microsecond) }

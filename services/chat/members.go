@@ -48,8 +48,8 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 	}), nil
 }
 
-// RemoveMembers is the command by which a conversation's creator removes others. Users who are no members are skipped.
-// FORBIDDEN for anyone else, CONFLICT for a DIRECT conversation.
+// RemoveMembers is the command by which a conversation's creator removes others. Users who are no members are skipped. FORBIDDEN if
+// by is not the creator, CONFLICT for a DIRECT conversation.
 func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
@@ -115,8 +115,8 @@ func named(users []services.UserID) ([]services.UserID, error) {
 	return distinct(slices.Clone(users)), nil
 }
 
-// members is a command that changes the members of a conversation. change returns the users whose state it changed; if it returns none,
-// nothing changed.
+// members makes a command that changes the members of a conversation. change returns the users whose state it changed; if it
+// returns none, nothing changed.
 func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, err := lock(ctx, tx, id)
@@ -131,7 +131,8 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The number of members decides the way of counting, so the conversation is read again with its new number.
+		// The conversation is read again, because changed needs the new number of members: it decides how messages are counted
+		// (Conversation.Way).
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}

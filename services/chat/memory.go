@@ -30,9 +30,9 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations that are counted on read, if they are watched on this node or
-// were read lately. The sequences have no log entries, because each message would need one; instead the node reads them from SQL every
-// half second. A sequence only grows. Sequences is safe for concurrent use.
+// Sequences is this node's cache of the last sequences of conversations: of those that were counted on read lately, and of those
+// that are watched on this node. A sequence has no log entries, because each message would need one; instead the node reads all
+// cached sequences from SQL every half second. A sequence only grows. Sequences is safe for concurrent use.
 type Sequences struct {
 	facts SequenceFacts
 	clock services.Clock
@@ -75,7 +75,8 @@ func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-// addLearned adds to sums the last sequences of each watched user's conversations, a part of the version of the user's badges.
+// addLearned adds to each user's sum the last sequences of the conversations in the user's badges. The sum is part of the version
+// of the badges. The users are watched on this node.
 func (l *Sequences) addLearned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -90,7 +91,7 @@ func (l *Sequences) addLearned(users []services.UserID, sums []uint64) {
 type Counted struct {
 	Unread   int
 	Sequence uint64 // the sum of their last sequences: it rises with each message
-	Known    bool   // false: some conversation is unknown, and the number may be greater
+	Known    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
 }
 
 // learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
@@ -145,7 +146,8 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 	return counted
 }
 
-// Moved makes this node see its own message at once, before the next read of SQL. A conversation that is not cached is left out.
+// Moved makes this node see a message that it wrote itself at once, before the next read of SQL. For a conversation that is not
+// cached it changes nothing.
 func (l *Sequences) Moved(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
@@ -208,7 +210,8 @@ func (w *watch) sum() (sum uint64) {
 	return sum
 }
 
-// raise moves a last sequence forward; an older one changes nothing. mu is held, and the conversation is known.
+// raise moves a last sequence or a revision forward; older numbers change nothing. The caller holds mu, and the conversation is
+// cached.
 func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
@@ -223,7 +226,7 @@ func (l *Sequences) raise(moved Head) {
 	l.readers.Moved(moved.Conversation)
 }
 
-// wake leaves a token for each watcher of a conversation. mu is held.
+// wake leaves a token for each watcher of a conversation. The caller holds mu.
 func (l *Sequences) wake(id services.ConversationID) {
 	for _, watcher := range l.watchers[id] {
 		select {
@@ -234,7 +237,8 @@ func (l *Sequences) wake(id services.ConversationID) {
 }
 
 // refresh reads all last sequences that are watched or were read lately, 1,000 in one SELECT. It drops the other sequences, and
-// notifies the readers of sequences that moved. It runs after the log, every half second, also when the log has not grown.
+// notifies the readers of sequences that moved. It runs every half second, after this node has read the changelog, even if that has
+// no new entries.
 func (l *Sequences) refresh(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -252,10 +256,11 @@ func (l *Sequences) refresh(ctx context.Context) error {
 	l.mu.Unlock()
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
-	// The lock is not held, because badges are rendered meanwhile.
+	// The lock is not held during the read, because badges are rendered meanwhile.
 	err := l.read(ctx, slices.Compact(ids))
 	l.mu.Lock()
-	// raise did not see these sequences move, since they were new: the badges of their users had the precision AT_LEAST.
+	// read found these sequences for the first time, so raise did not notify anybody. Their readers are notified here: until now
+	// their badges had the precision AT_LEAST.
 	for _, id := range unknown {
 		if l.known[id] != nil {
 			l.readers.Moved(id)

@@ -14,11 +14,11 @@ import (
 	"tidings/services/changelog"
 )
 
-// stub stands in for SQL, and counts the last sequences that are asked for. Its log has no kinds.
+// stub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
 type stub struct {
 	heads    map[services.ConversationID]Head
-	sqlDown  error
-	sqlHeads int
+	sqlDown  error // the error of every read; nil: SQL answers
+	sqlHeads int   // how many heads were asked for, in all calls
 }
 
 func newStub() *stub { return &stub{} }
@@ -46,7 +46,7 @@ func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []
 // cachingNode is a node cache whose clock the test sets, and a record of its notifications.
 type cachingNode struct {
 	*Sequences
-	Log      *changelog.Follower
+	Log      *changelog.Follower // runs the cache's refresh: see look
 	t        *testing.T
 	e        *stub
 	mu       sync.Mutex // guards now: the cache's own timer reads it too
@@ -63,12 +63,14 @@ func (r *cachingNode) Now() time.Time {
 	return r.now
 }
 
+// pass lets time pass on the node's clock.
 func (r *cachingNode) pass(time time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = r.now.Add(time)
 }
 
+// newRoom makes a caching node on a stub without conversations.
 func newRoom(t *testing.T) *cachingNode {
 	r := &cachingNode{t: t, e: newStub(), now: time.Unix(1000, 0)}
 	r.e.heads = map[services.ConversationID]Head{}
@@ -83,12 +85,14 @@ func newRoom(t *testing.T) *cachingNode {
 	return r
 }
 
+// head sets in SQL the number of a conversation's last message, and returns its head.
 func (r *cachingNode) head(id services.ConversationID, number int64) Head {
 	head := Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
 }
 
+// look lets the node read SQL once, as it does every half second.
 func (r *cachingNode) look() {
 	r.t.Helper()
 	if _, err := r.Log.RunOnce(r.t.Context()); err != nil {
@@ -96,6 +100,7 @@ func (r *cachingNode) look() {
 	}
 }
 
+// readExpecting counts the unread messages at places, and checks the number and whether it is known.
 func (r *cachingNode) readExpecting(unread int, known bool, places ...services.ReadSidePlace) Counted {
 	r.t.Helper()
 	got := r.Sequences.readSide(places, r.now)
@@ -203,8 +208,8 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	}
 }
 
-// Watched users are notified however long ago their badges were read, only of the conversations in their badges, until they
-// leave.
+// A watched user is notified of a message in a conversation that is in their badges, however long ago the badges were read. They
+// are not notified of other conversations, nor after they have left.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)

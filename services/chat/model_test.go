@@ -38,17 +38,20 @@ type modelMessage struct {
 
 type modelMember struct {
 	in, muted bool
-	marked    bool // as unread, after which the person has neither entered, written, nor read all
-	base, gen int
-	leases    map[string]time.Time
-	tokens    []modelToken // that devices were given, and may send late
+	marked    bool                 // marked as unread, after which the person has neither entered, written, nor read all
+	base, gen int                  // read up to the message base; gen rises with each mark as unread and each join
+	leases    map[string]time.Time // of devices that have the room open: when each lease ends
+	tokens    []modelToken         // read tokens that devices were given, and may send late
 }
 
+// modelToken is a read token with what it meant when it was given: the messages up to upTo were shown, and the member's gen was
+// gen.
 type modelToken struct {
 	text      string
 	upTo, gen int
 }
 
+// newWorld makes two rooms of three people. flush is nil or deletes keys from Redis.
 func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	w := &world{n: n, people: n.Users(3)}
 	for range 2 {
@@ -64,8 +67,8 @@ func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	return w
 }
 
-// inside reports whether a device still has a lease that counts. A lease that has ended has read the messages sent until its end. After
-// a mark as unread, the leases that run have no effect.
+// inside reports whether the member has the room open on some device, so that nothing counts. Leases that have ended are removed;
+// the messages sent until the end of the last one count as read. After a mark as unread, leases have no effect.
 func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 	var last time.Time
 	for device, until := range m.leases {
@@ -110,6 +113,7 @@ func (w *world) truth(user services.UserID) (unread, mentions int) {
 	return unread, mentions
 }
 
+// pick draws a room and a person, who may have left the room. It applies the leases that have ended.
 func (w *world) pick(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	room, user := rapid.SampledFrom(w.rooms).Draw(t, "room"), rapid.SampledFrom(w.people).Draw(t, "user")
 	member := room.members[user]
@@ -117,21 +121,23 @@ func (w *world) pick(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	return room, user, member
 }
 
-// do commits a command and checks its change. A command that is refused, or finds the state as requested, changes nothing.
+// do commits a command, and checks that it changed something if changes is true, and nothing otherwise. A command that is refused,
+// or finds the state as requested, changes nothing.
 func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	if err := w.n.do(cmd); (err == nil && cmd.Changed()) != changes {
 		t.Fatalf("%s (to change something: %t): %v, changed %t", cmd.Name, changes, err, cmd.Changed())
 	}
 }
 
-// own commits a member's own command, which must be refused for others. It must report a change if the model changes. It may also
-// report a change that the model does not have: the end of an expired lease.
+// own commits a command that is allowed only for a member; if allowed is false, it must be refused. If must is true, it must report
+// a change. If not, it may still report a change that the model does not have: the end of an expired lease.
 func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
 	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
 		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())
 	}
 }
 
+// send lets a person write a message with up to two mentions.
 func (w *world) send(t *rapid.T) {
 	room, user, member := w.pick(t)
 	mentions := rapid.SliceOfNDistinct(rapid.SampledFrom(w.people), 0, 2, rapid.ID).Draw(t, "mentions")
@@ -149,6 +155,7 @@ func (w *world) send(t *rapid.T) {
 	member.readTo(room, len(room.messages))
 }
 
+// read lets a person mark a room as read up to a message, which may not exist yet.
 func (w *world) read(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(room.messages) == 0 {
@@ -162,13 +169,13 @@ func (w *world) read(t *rapid.T) {
 	}
 }
 
-// readTo moves a position forward. A mark as unread ends when all is read.
+// readTo moves a member's position forward. A mark as unread ends when all is read.
 func (m *modelMember) readTo(room *modelRoom, number int) {
 	m.base = max(m.base, number)
 	m.marked = m.marked && m.base < len(room.messages)
 }
 
-// look lets a device take a token of the shown state.
+// look lets a device look at a room: it gets the read token of the state that it is shown.
 func (w *world) look(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if !member.in {
@@ -181,7 +188,7 @@ func (w *world) look(t *rapid.T) {
 	member.tokens = append(member.tokens, modelToken{ReadToken(state.Own), len(room.messages), member.gen})
 }
 
-// readToken lets a device mark a state that it was shown earlier.
+// readToken lets a device send a token that it got earlier, and so mark as read what it was shown then.
 func (w *world) readToken(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(member.tokens) == 0 {
@@ -194,6 +201,7 @@ func (w *world) readToken(t *rapid.T) {
 	}
 }
 
+// unread lets a person mark a message and all later ones as unread.
 func (w *world) unread(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(room.messages) == 0 {
@@ -222,7 +230,7 @@ func (w *world) recall(t *rapid.T) {
 	message.recalled = message.recalled || allowed
 }
 
-// joinOrQuit adds a user, or lets one quit.
+// joinOrQuit lets a member quit, and anyone else join.
 func (w *world) joinOrQuit(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if member.in {
@@ -234,6 +242,7 @@ func (w *world) joinOrQuit(t *rapid.T) {
 	member.in, member.muted, member.marked, member.base, member.gen = true, false, false, len(room.messages), member.gen+1
 }
 
+// mute lets a person mute a room, or end the mute.
 func (w *world) mute(t *rapid.T) {
 	room, user, member := w.pick(t)
 	w.do(t, w.n.Mute(user, room.id, !member.muted), member.in)
@@ -242,6 +251,7 @@ func (w *world) mute(t *rapid.T) {
 	}
 }
 
+// enter lets a device open a room, or renew its lease.
 func (w *world) enter(t *rapid.T) {
 	room, user, member := w.pick(t)
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
@@ -255,6 +265,7 @@ func (w *world) enter(t *rapid.T) {
 	member.leases[device] = w.n.Clock.Now().Add(time.Minute)
 }
 
+// leave lets a device close a room. The person stays a member.
 func (w *world) leave(t *rapid.T) {
 	room, user, member := w.pick(t)
 	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
@@ -269,12 +280,13 @@ func (w *world) leave(t *rapid.T) {
 	}
 }
 
-// again queues jobs without a cause.
+// again queues jobs although nothing changed, as if they were repeated.
 func (w *world) again(t *rapid.T) {
 	room, user, _ := w.pick(t)
 	w.n.enqueue(w.n.projectJob(room.id), projectAllJob(room.id), memberJob(room.id, user), insideJob(room.id, user, time.Time{}))
 }
 
+// work lets one worker run once.
 func (w *world) work(t *rapid.T) {
 	worker := rapid.SampledFrom(w.n.fan.Workers(1)).Draw(t, "worker")
 	if _, err := worker.RunOnce(w.n.TB.Context()); err != nil {
@@ -282,11 +294,12 @@ func (w *world) work(t *rapid.T) {
 	}
 }
 
+// pass lets time pass on the clock.
 func (w *world) pass(t *rapid.T) {
 	w.n.Clock.Advance(time.Duration(rapid.SampledFrom([]int{1, 20, 70}).Draw(t, "seconds")) * time.Second)
 }
 
-// compare runs all due jobs, and compares everyone's badge and list with the count.
+// compare runs all due jobs, and compares the badge and the list of every person with the count of the model (truth).
 func (w *world) compare(t *rapid.T) {
 	w.n.projected()
 	for _, user := range w.people {
@@ -302,6 +315,7 @@ func (w *world) compare(t *rapid.T) {
 	}
 }
 
+// actions are the steps of which a random history consists. Those with two names are drawn more often.
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,

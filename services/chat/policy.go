@@ -9,13 +9,13 @@ import (
 	"tidings/services/sql"
 )
 
-// GroupPolicy is a user's policy of the users who may add them to a GROUP or ROOM.
+// GroupPolicy reads which users may add this user to a GROUP or ROOM.
 func (s *Service) GroupPolicy(ctx context.Context, user services.UserID) (GroupPolicy, error) {
 	return readGroupPolicy(ctx, s.Store, user)
 }
 
-// SetGroupPolicy is the command by which a user sets the users who may add them to a GROUP or ROOM. It applies to every Create
-// and AddMembers that begins after its commit, and changes no conversation. INVALID for a policy that is none of GroupPolicies.
+// SetGroupPolicy is the command by which a user decides who may add them to a GROUP or ROOM. It applies to every Create and
+// AddMembers that begins after its commit, and changes no conversation. INVALID for a policy that is none of GroupPolicies.
 func (s *Service) SetGroupPolicy(user services.UserID, policy GroupPolicy) (*jobs.Command, error) {
 	if !slices.Contains(GroupPolicies, policy) {
 		return nil, services.Errorf(services.Invalid, "policy: one of %v is allowed, got %s", GroupPolicies, services.Quote(string(policy)))

@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Place is a position in the list of a user's conversations: after the conversation with this time of its last message and this
-// ID. The list is ordered by time and ID, both descending. A conversation that moves up while a user pages is not repeated below,
-// and may be missed until they begin anew.
+// Place is a position in the list of a user's conversations, which is ordered by the time of the last message and the ID, both
+// descending. It is the position after the conversation with the ID, whose last message has the time At. A conversation that moves
+// up while a user pages is not repeated below, and may be missed until they begin anew.
 type Place struct {
 	At time.Time
 	ID services.ConversationID
@@ -107,7 +107,7 @@ func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (m
 	return messagesByID(ctx, s.Store, ids)
 }
 
-// Mentioned reads the users that messages mention, if they are or were members.
+// Mentioned reads the users that messages mention. A mentioned user who never was a member of the conversation is left out.
 func (s *Service) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
 	return mentionedIn(ctx, s.Store, ids)
 }

@@ -33,7 +33,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.Conversations.Total, i)
 }
 
-// Within is the mentions among the unread messages.
+// Within returns the count of mentions, which are part of the unread messages.
 func (Source) Within(badges *services.Badges) *services.Count {
 	return &badges.Conversations.Mentions
 }
@@ -43,8 +43,8 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 	c.s.Sequences.Follow(user, document.Conversations.ReadSide)
 }
 
-// Facts counts every conversation from its rows, whether the document counts it when written or when read. It leaves out the
-// places that are counted on read: their messages are in Unread here.
+// Facts counts the unread messages of every conversation from its rows, and puts them into the Unread and Mentions of the
+// documents. That includes conversations that are counted on read, so the documents get no places (ReadSide).
 func (c Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
 	pages, places := make([]membershipsPast, len(users)), make([]int, len(users))
 	for i, user := range users {
@@ -57,11 +57,11 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 			return err
 		}
 		states := slices.Concat(found...)
-		// The states are aged, as in the document: messages that are too old count in neither.
+		// The states are aged: messages that are too old do not count here, as they do not count in the document in Redis.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}
-		// If a user's page was full, the user's next page is read in the next round.
+		// The next round reads the next page of each user whose page was full.
 		rest := 0
 		for i, page := range found {
 			sums := &documents[places[i]].Conversations
@@ -96,7 +96,8 @@ func (Source) HoldsAged(document *rdb.Document, today int64) bool {
 	return leaves > 0 && leaves <= today
 }
 
-// Age takes the messages that are too old out of the counts of users, a few users at a time: each reads all their states.
+// Age takes the messages that are too old out of the counts of users. It works on a few users at a time, because it reads all
+// states of each.
 func (c Source) Age(ctx context.Context, users []services.UserID, today int64) error {
 	const parallel = 8
 	group, ctx := errgroup.WithContext(ctx)

@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// GroupPolicy is a user's setting of the users who may add them to a GROUP or a ROOM.
+// GroupPolicy is a user's setting: who may add them to a GROUP or a ROOM.
 type GroupPolicy string
 
 // The group policies. A block refuses under every policy.
@@ -32,8 +32,8 @@ const (
 // Way is how a conversation's unread messages reach its members' badges.
 type Way string
 
-// The ways of counting. During a switch to counting on read both ways apply: messages are projected to the members, and each
-// member counts by the flag in their own state.
+// The ways of counting. During a switch to counting on read (ToRead) both ways apply: messages are still projected to the members,
+// and each member's own flag (Membership.ReadSide) says how the member counts.
 const (
 	OnWrite Way = "WRITE"   // a message is projected to each member
 	ToRead  Way = "TO_READ" // the members' states are being switched; messages are still projected to each
@@ -54,8 +54,8 @@ type Conversation struct {
 
 	Way        Way
 	WayVersion int64 // rises with every change of Way
-	// PerMinute counts by the program's clock. The previous minute counts too, so that the load does not fall to zero at the
-	// start of a minute.
+	// PerMinute goes by the minutes of the program's clock, not the database's. The previous minute counts too, so that the load
+	// does not fall to zero at the start of a minute.
 	PerMinute int // messages in this minute or the one before, whichever is greater
 }
 

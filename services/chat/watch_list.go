@@ -28,7 +28,7 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 	go func() {
 		defer close(changes)
 		w := listWatcher{s: s, user: user, size: size, unlisted: s.Sequences.watchMany()}
-		// The watch ends after Derive has returned, when nobody else uses it.
+		// The watch ends only after Derive has returned: from then on no other goroutine uses it.
 		defer w.unlisted.follow(nil)
 		push.Derive(ctx, changes, badges, w.unlisted.moved, w.look, ListChange.same)
 	}()
@@ -40,7 +40,7 @@ type listWatcher struct {
 	s        *Service
 	user     services.UserID
 	size     int
-	unlisted *watch
+	unlisted *watch     // of the conversations that the badges do not follow: see unlistedOf
 	last     ListChange // the list of the last read
 }
 
@@ -66,8 +66,8 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	return next, nil
 }
 
-// current reports whether the list has not changed since other was sent. A list without a version comes from SQL or from badges
-// that were kept, and may have changed at any time.
+// current reports whether the list of other is still right with c's badges and sum. A list without a version comes from SQL, or
+// from badges that were kept while Redis was away; it may have changed at any time, so it is never current.
 func (c ListChange) current(other ListChange) bool {
 	return c.unlisted == other.unlisted && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}
@@ -82,19 +82,20 @@ func (c ListChange) same(other ListChange) bool {
 // reads the head of each of them every half second. Beyond it, changes of a list are seen with the next change of the badges.
 const maxUnlisted = 1000
 
-// Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come
-// first, in case there are more than the limit.
+// unlistedConversations finds the conversations that unlistedOf lists. Conversations in TO_READ are included, because during a
+// switch some members count on read already. The last active ones come first, in case there are more than the limit.
 var unlistedConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
 	FROM conversation_members m CROSS JOIN conversations cv
 	WHERE m.user_number = $1 AND m.left_at = 0 AND (m.muted OR m.inside) AND cv.id = m.conversation AND cv.way <> 'WRITE'
 	ORDER BY cv.last_at DESC, cv.id DESC LIMIT $2`)
 
-// unlistedOf lists the conversations of a user that are counted when read and not in the user's badges.
+// unlistedOf lists the conversations of a user that are counted on read and are not in the user's badges, because the user has
+// muted them or has them open.
 func unlistedOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []services.ConversationID, err error) {
 	return sql.Column[services.ConversationID](ctx, db, unlistedConversations, user, maxUnlisted)
 }
 
-// places are conversations without positions: learn needs none.
+// places makes places of conversations for learn. They have no positions, because learn needs none.
 func places(ids []services.ConversationID) []services.ReadSidePlace {
 	list := make([]services.ReadSidePlace, len(ids))
 	for i, id := range ids {

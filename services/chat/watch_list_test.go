@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// nextList waits for a change of a list that fits.
+// nextList waits for a change of a list for which fits returns true.
 func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
@@ -32,8 +32,8 @@ func nextList(t *testing.T, changes <-chan ListChange, what string, fits func(Li
 	}
 }
 
-// The list of a watcher is read when their badges say that it changed or do not know its version, and not when another part of the
-// badges changed.
+// A watcher's list is read from SQL again when their badges have another version of the list or none, and not when another part of
+// the badges changed.
 func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
 	users := n.Users(2)

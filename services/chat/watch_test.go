@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-// next is the next change that fits, within a while.
+// next waits for the next change for which fits returns true.
 func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)

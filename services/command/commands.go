@@ -72,11 +72,12 @@ type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable are the kinds of data that can be imported. The words of the tag are for shells, and this list decides.
+// importable are the kinds of data that can be imported. This list decides; the tag words of importWords.What repeats it for
+// completion in shells.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
-// newParser makes a parser into g. r collects unreadable values; nil is for parsers that only describe the flags. Nothing is
-// parsed yet: g may hold values already, which settingsOf then reads from the model.
+// newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags has
+// none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
 func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
@@ -86,7 +87,7 @@ func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	}
 	// kong.Must panics only for tags that are wrong, which tests find.
 	k := kong.Must(g, options...)
-	// Only the first flag of a group names it; the others follow it.
+	// In the tags only the first flag of a group names the group; the flags after it belong to it too.
 	var group *kong.Group
 	for _, flag := range k.Model.Flags {
 		group = cmp.Or(flag.Group, group)
@@ -172,10 +173,10 @@ func withTwoDashes(args []string) []string {
 	return args
 }
 
-// environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's templates
-// set variables that they have no value for. A flag that the command does not take ignores its variable: a server's environment
-// may be used for an import. kong calls the resolver for each flag that the command line does not set. The text then goes through
-// the same reader as a flag's.
+// environment makes the resolver by which flags get the values of their variables. An empty variable counts as not set, because an
+// orchestrator's templates set variables that they have no value for. A flag that the command does not take ignores its variable: a
+// server's environment may be used for an import. kong calls the resolver for each flag that the command line does not set. The
+// text then goes through the same reader as a flag's.
 func environment(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
@@ -185,8 +186,8 @@ func environment(env func(string) string) kong.ResolverFunc {
 	}
 }
 
-// commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows. The
-// tags of flags have the whole name, which complete makes from the words.
+// commandOf is the command that the words name: serve if they name none. It is only the first word, such as import. The tags of
+// flags need the whole name, such as import follows, which complete makes.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -215,7 +216,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		// From here on the name of the command includes the kind of import, because takes needs it.
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
-		// The prefix with a key behind it must be a valid key.
+		// A key with the prefix before it must be a valid key; x stands for the key.
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
 			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKey-1))
 		}

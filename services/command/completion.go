@@ -12,7 +12,8 @@ import (
 	"tidings/services"
 )
 
-// The script of a shell asks this program at each press of Tab, so it is never older than the program, and knows no flag by itself.
+// completionScripts are the scripts that shells load. A script asks this program at each press of Tab and knows no flag by itself, so
+// it is never out of date.
 //
 //go:embed completion
 var completionScripts embed.FS

@@ -171,6 +171,7 @@ func TestEverySettingArrives(t *testing.T) {
 	}
 }
 
+// textOf is the value of the setting with this flag, as text.
 func textOf(config node.Config, name string) string {
 	for _, flag := range settingsOf(config) {
 		if flag.Name == name {

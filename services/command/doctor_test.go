@@ -23,7 +23,7 @@ func examined(t *testing.T, environment []string, args ...string) (exit int, rep
 	return exit, out.String()
 }
 
-// reports checks that a report has lines with all the words, and ends with the exit code.
+// reports checks the exit code, and that the report contains each of the texts.
 func reports(t *testing.T, exit, wantExit int, report string, words ...string) {
 	t.Helper()
 	if exit != wantExit {
