@@ -21,7 +21,7 @@ func (id ConversationID) String() string {
 	return PostID(id).String()[PostIDLetters-conversationLetters:]
 }
 
-// GlobalID is the conversation's global id.
+// GlobalID is the conversation's ID in the API, conversation:KEY, where KEY is String.
 func (id ConversationID) GlobalID() string { return GlobalID(ConversationType, id.String()) }
 
 // NewMessageID is the ID of a conversation's message with a number.
@@ -38,7 +38,7 @@ func (id MessageID) Number() int64 { return int64(id & MaxMessageNumber) }
 // String prints the message as 13 letters that sort like the number.
 func (id MessageID) String() string { return PostID(id).String() }
 
-// GlobalID is the message's global id.
+// GlobalID is the message's ID in the API, message:KEY, where KEY is String.
 func (id MessageID) GlobalID() string { return GlobalID(MessageType, id.String()) }
 
 // ParseConversationID reads "conversation:KEY". field names the argument in the error.
@@ -68,7 +68,7 @@ func ParseMessageID(field, id string) (MessageID, error) {
 type Membership struct {
 	Conversation ConversationID
 	User         UserID
-	Head         int64
+	Head         int64 // the number of the newest message; only grows
 	Base         int64 // read up to this number
 	K            int64 // never above 0: own and recalled messages above Base
 	Version      int64 // rises with every change of this user's row
@@ -76,14 +76,15 @@ type Membership struct {
 	Gen          int64 // rises with every "mark unread": a mark with an older Gen comes too late and is ignored
 	Left         bool
 	Muted        bool
-	Inside       bool // open on some device: nothing counts until it is closed
-	Marked       bool // marked as unread since the user entered, wrote or read all: the devices that have it open read nothing
-	ReadSide     bool
-	WayVersion   int64
+	Inside       bool  // open on some device: nothing counts until it is closed
+	Marked       bool  // marked as unread since the user entered, wrote or read all: the devices that have it open read nothing
+	ReadSide     bool  // counted when badges are read: see above
+	WayVersion   int64 // the version of ReadSide
 
-	// These are set if messages leave the count because of their age. AgedOn is the day (since 1970) as of which the messages that
-	// had left are excluded from Base, K and Mentions as if they had been read; LeavesOn is the day on which the next message
-	// leaves. 0 means that no message is excluded, or that none leaves.
+	// These are set if messages leave the count because of their age; both are days since 1970. AgedOn is the day as of which
+	// messages were last taken out: those that were too old on it are not in Base, K and Mentions, as if they had been read.
+	// LeavesOn is the day on which the next message becomes too old. AgedOn 0 means that no message was taken out, and LeavesOn 0
+	// that none will be.
 	AgedOn, LeavesOn int64
 }
 

@@ -15,7 +15,7 @@ type SourceExpiry map[Source]int
 const (
 	// Never keeps a source's items, or a category's notifications, in the count until they are seen.
 	Never = 0
-	// MaxExpiryDays is the number of whole days that are counted separately.
+	// MaxExpiryDays is the longest expiry: so many days before the newest item's day are counted separately.
 	MaxExpiryDays = 7
 )
 

@@ -113,6 +113,7 @@ const (
 	HostNotificationType = "hostNotification" // a notification that the host application sent to many users at once
 )
 
+// idTypes lists every type.
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType, DeviceType}
 
 // GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; other keys stand as they are.

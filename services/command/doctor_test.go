@@ -57,7 +57,8 @@ func TestDoctorOfARelativePath(t *testing.T) {
 	reports(t, exit, 0, report, name+" is whole", " 0 failures")
 }
 
-// Each engine of a healthy server is reported as it is, and its tables stay unchanged.
+// On a healthy server doctor reports what each engine is like, makes no file beside the database, and prints no secret. The
+// PostgreSQL of the tests has one failure, because it runs without fsync.
 func TestDoctorOfAServer(t *testing.T) {
 	cache := redistest.NewServer(t).URL()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
@@ -107,7 +108,7 @@ func TestDoctorBesideARunningNode(t *testing.T) {
 	}
 }
 
-// A fault that would keep a node from starting, or from its promises, is a failure with its remedy.
+// A fault that would keep a node from starting, or from keeping its promises, is reported as a failure with its remedy.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"plain.txt": "no database, and longer than its magic number", "key.pem": "no key"} {
@@ -181,7 +182,8 @@ func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
 	fails("cannot be written: read-only file system", "--data", folder, "--redis", "embedded")
 	fails("tidings.db is whole", "--data", folder, "--redis", "embedded")
 	fails("cannot be written: read-only file system", "--data", filepath.Join(folder, "new", "folder"), "--redis", "embedded")
-	// With PostgreSQL the folder has the socket of a private Redis, and otherwise it only has to be there.
+	// With PostgreSQL only a private Redis writes into the folder, its socket. Without one the folder need not be writable, but
+	// must exist.
 	for _, c := range []struct {
 		args string
 		want bool

@@ -58,8 +58,8 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// The job lies in the database until a server runs.
-	// On SQLite this process holds the lock, so no server can be removing anything now.
+	// On SQLite this process holds the lock, so no server runs now, and to wait would be useless: the job waits in the database until
+	// a server starts.
 	if !ofSQLite {
 		if erasure, err = awaitErasure(ctx, db, erasure, command.Erase.Wait); err != nil {
 			return err

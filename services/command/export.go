@@ -45,7 +45,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	// Many lines go to out in one write. Lines written before an error stay written, so the error says that the export is
 	// incomplete.
 	write := func(out io.Writer) error {
-		// A line is mostly short, and an export may have millions.
+		// Most lines are short, and an export may have millions: without the buffer each would be a write of its own.
 		buffered := bufio.NewWriterSize(out, 64<<10)
 		err := export.Write(ctx, db, user, node.Exports, func(line []byte) error {
 			_, err := buffered.Write(line)

@@ -9,7 +9,7 @@ import (
 // Each Help is what --help prints between the usage and the flags.
 // kong wraps these texts, except for indented lines. The books repeat some of them, and tests run their examples.
 
-// The first lines are for a user who has only downloaded the program.
+// about is what tidings --help prints first. It begins with what a user needs who has only downloaded the program.
 const about = `Tidings serves feeds and unread badges over GraphQL.
 
 Examples:

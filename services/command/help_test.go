@@ -9,6 +9,7 @@ import (
 	"tidings/services/node"
 )
 
+// helpOf is the help that a command line prints.
 func helpOf(t *testing.T, line string) string {
 	t.Helper()
 	var out strings.Builder
@@ -18,7 +19,8 @@ func helpOf(t *testing.T, line string) string {
 	return out.String()
 }
 
-// The tags are the documentation: they must be complete and right.
+// Every field of Config is a setting. Every flag has a help text, and is in the help of exactly the commands that take it. Its
+// default and its bounds are valid.
 func TestEverySettingIsDocumented(t *testing.T) {
 	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help"), "erase": helpOf(t, "erase --help"), "doctor": helpOf(t, "doctor --help")}
 	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {

@@ -39,7 +39,7 @@ var capabilities = []struct{ file, title string }{
 	{"admin", "Operators"},
 }
 
-// A raw string cannot contain backquotes, so they are appended as interpreted strings.
+// aboutReference is the beginning of the page. A raw string cannot contain backquotes, so they are appended as interpreted strings.
 const aboutReference = `# The schema
 
 What a client can ask, by capability. Made from the schema of the server by ` + "`tidings schema --markdown`" + `; ` + "`tidings schema`" + `

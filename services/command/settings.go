@@ -43,8 +43,8 @@ func variable(flag *kong.Flag) string {
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takes reports whether a command has the flag. A flag for import is a flag of import follows too. A flag for import follows is no
-// flag of import.
+// takes reports whether a command has the flag. A flag for "import" is also one of "import follows", but a flag for "import
+// follows" is none of "import".
 func takes(command string, flag *kong.Flag) bool {
 	if command == "doctor" {
 		command = "serve" // it checks a server's settings
@@ -117,10 +117,11 @@ func text(flag *kong.Flag) string {
 	}
 }
 
-const hidden = "***"
+const hidden = "***" // printed in place of a secret
 
 var (
-	// It is greedy, because a password may have any character: everything up to the last @ is hidden, even if that is too much.
+	// urlPassword is greedy, because a password may have any character: everything up to the last @ is hidden, even if that is too
+	// much.
 	urlPassword = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
 	// Drivers take passwords as parameters too. A parameter is hidden if its name contains one of these words.
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
@@ -162,9 +163,9 @@ func unreadable(flag *kong.Flag, text string) error {
 	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
 }
 
-// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or fails its own
-// check. Only one fault of a value is reported, the simplest. It runs for defaults too, see complete: a check of its own may
-// depend on another setting.
+// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or its function in
+// node.Checks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see complete),
+// because a function in node.Checks may look at several settings.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
@@ -174,7 +175,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
 		return fault(flag, text(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
-	// A check of its own knows the whole configuration, because some settings exclude others.
+	// The function gets the whole configuration, because some settings exclude others.
 	if special := node.Checks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {
 			return fault(flag, text(flag), "%s", reason)

@@ -66,10 +66,11 @@ func checkWebhooks(words webhookWords) error {
 	return nil
 }
 
-// A thousand lines are more than a person reads, and an operator who sees them replays all.
 const (
-	deadShown = 1000            // letters that dead lists at most
-	testFor   = 5 * time.Second // added to the timeout of the request
+	// deadShown is how many letters "webhooks dead" lists at most. A thousand lines are more than a person reads: an operator who sees
+	// as many replays all.
+	deadShown = 1000
+	testFor   = 5 * time.Second // how much longer than the timeout of its request "webhooks test" may take
 )
 
 // runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure. Running nodes find what it

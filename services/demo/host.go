@@ -15,10 +15,11 @@ import (
 	"tidings/services"
 )
 
-// Only the newest posts (see recent) are liked and answered, so 400 leaves room for late acts.
 const (
-	mostEvents  = 500 // in one request: the limit of the API
-	keptObjects = 400 // the newest objects of each kind that acts can still refer to, besides all posts of the viewer
+	mostEvents = 500 // in one request: the limit of the API
+	// keptObjects is how many of the newest objects of each kind acts can refer to, besides all posts of the viewer. Acts like and
+	// answer only the newest posts (see recent), so 400 leaves room for acts that are sent late.
+	keptObjects = 400
 )
 
 // ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so

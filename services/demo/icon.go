@@ -71,7 +71,7 @@ type follower struct {
 	fresh bool    // the changes up to now were not followed, so they cause no alert
 
 	mu      sync.Mutex
-	lookers int
+	lookers int           // how many calls of Look have not ended
 	icon    Icon          // without a version before the first change
 	changed chan struct{} // closed when the icon changes
 }

@@ -16,10 +16,10 @@ import (
 
 // streamServer is a server whose change stream is a list of pages, and whose items have a body.
 type streamServer struct {
-	pages  []string // of the cursors "", 1, 2, ...
-	asked  []string // the cursors, in order
-	tokens map[string]bool
-	broken bool
+	pages  []string        // the changes that are read after the cursors "", 1, 2, and so on
+	asked  []string        // the cursors of all requests for changes, in order; 0 for ""
+	tokens map[string]bool // the Authorization headers of all requests
+	broken bool            // every request fails
 }
 
 func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,6 +49,7 @@ func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// change is a change of the stream in JSON. cause is the ID of the item that alerts; with "" the change is silent.
 func change(key, version string, total int, cause string) string {
 	silent, text := true, "null"
 	if cause != "" {
@@ -57,6 +58,7 @@ func change(key, version string, total int, cause string) string {
 	return fmt.Sprintf(`{"key":%q,"version":%q,"at":"2026-01-02T03:04:05Z","total":%d,"display":"%d","silent":%t,"cause":%s}`, key, version, total, total, silent, text)
 }
 
+// newStream starts a server with a change stream, and makes a world whose host reads it.
 func newStream(t *testing.T, pages ...string) (*streamServer, *World) {
 	s := &streamServer{pages: pages, tokens: map[string]bool{}}
 	server := httptest.NewServer(s)
@@ -66,7 +68,8 @@ func newStream(t *testing.T, pages ...string) (*streamServer, *World) {
 	return s, w
 }
 
-// wants compares the icon after the application has followed the stream.
+// wants lets the application read the stream, and then compares the icon with want: "VERSION TOTAL silent BOOL", and the alert's
+// item.
 func wants(t *testing.T, w *World, want string) {
 	t.Helper()
 	w.follower.follow(context.Background())

@@ -16,7 +16,7 @@ type act struct {
 
 // The world in numbers.
 const (
-	others       = 300 // people beside the cast
+	others       = 300 // people besides the cast
 	ownPosts     = 3   // of the viewer, before all others
 	pastPosts    = 160 // posts from before the viewer followed anybody
 	unreadPosts  = 7   // posts from after these follows, which the viewer has not seen
@@ -24,7 +24,7 @@ const (
 	mostLive     = 3
 	recent       = 40 // the newest posts, which are liked and answered
 
-	knownToViewer = 100 // one in this many follows is a follow of the viewer
+	knownToViewer = 100 // while follows are made, one in this many is a follow of the viewer
 )
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists hold everything
@@ -33,11 +33,11 @@ const (
 type script struct {
 	random    *rand.Rand
 	people    []person
-	published int   // posts
-	own       []int // the posts of the viewer
-	shows     int
-	planned   []int // shows that have not started
-	live      []int // oldest start first
+	published int   // how many posts
+	own       []int // numbers of the viewer's posts
+	shows     int   // how many shows were made
+	planned   []int // numbers of shows that have not started
+	live      []int // numbers of live shows, the oldest start first
 
 	// Each kind of text has a separate deck: in a common deck, posts, comments and titles would mix.
 	posts, mentions, comments, messages, titles deck
@@ -96,7 +96,7 @@ func (s *script) past() [][]event {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
 	step(starts, 40*time.Minute, 40*time.Minute)
-	// The texts go to the talks in turn, and within a talk to its members in turn.
+	// Each text belongs to the next talk, and the next member of that talk says it.
 	for i, text := range talkOf {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
@@ -278,8 +278,8 @@ func say(who person, conversation int, text string) event {
 	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
 }
 
-// conversations returns the events that create the talks. The other member creates a direct conversation. The viewer is a member
-// of each and never its creator, so that no creation is an act of the viewer.
+// conversations returns the events that create the talks. The viewer is a member of each and never its creator, so that no creation
+// is an act of the viewer. Even the direct conversation is created by its other member.
 func conversations(people []person) (events []event) {
 	for number, talk := range talks {
 		kind, members := "GROUP", []string{"user:" + Viewer}

@@ -16,10 +16,11 @@ import (
 	"tidings/services/stream"
 )
 
-// An open socket alerts its user by itself, so the user's devices wait. The pause grows with the time that a device has waited.
+// An open socket alerts its user by itself, so with the setting Away the user's devices wait until it is closed. A waiting device is
+// checked again after a pause, which grows with the time that it has waited.
 const (
-	awayFirst = 30 * time.Second
-	awayMost  = 10 * time.Minute // the longest time until the socket is checked again
+	awayFirst = 30 * time.Second // the first pause
+	awayMost  = 10 * time.Minute // the longest pause
 )
 
 // courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
@@ -39,7 +40,7 @@ type courier struct {
 	ended    []outcome       // not recorded yet
 }
 
-// courier makes the worker for the one row that is leased.
+// courier makes the worker that sends to all devices while it has the lease.
 func (s *Service) courier(lease *leases.Lease) *courier {
 	return &courier{s: s, lease: lease, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
 }
@@ -71,7 +72,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	// The stream has more.
+	// The batch was full: the stream may have more.
 	case followed == c.s.batch:
 		return 0, nil
 	case began || len(c.underway) > 0:
@@ -122,16 +123,17 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	return len(changes), err
 }
 
-// due lists devices to send to now, without devices that are under way. The statement leaves out devices of a push service that
-// can take no further request, so that they do not delay others. The limit adds the devices under way, which are due too.
+// due lists devices to send to now, without devices that are under way. The statement leaves out devices of a push service that can
+// take no further request, so that they do not delay others. It also finds the devices under way, which are still due, so its limit
+// is greater by their number.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
 	onlyListed, services := c.lanes.open(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
-	// The statement leaves out the busy services. While all places of strangers are taken, it reads only devices of the known
-	// services that are not busy.
+	// dueDevices leaves out the busy services. While services that have accepted nothing yet may get no further request (see
+	// lanes), dueAmong reads only devices of the other services that are not busy.
 	st := dueDevices
 	if onlyListed {
 		st = dueAmong
@@ -221,7 +223,8 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	}
 }
 
-// message sends a change to a device. A panic is a failure of the request, which is tried again: the keys come from a browser.
+// message sends a change to a device. A panic counts as a failure of the request, which is tried again. One is possible, because
+// the keys come from a browser.
 func (c *courier) message(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -232,17 +235,17 @@ func (c *courier) message(ctx context.Context, r row, change stream.Change) (a o
 	return c.s.send(ctx, r, r.shown(change))
 }
 
-// outcome is the change of a device's row after a message, or after the decision to send none. It accounts for the version that
-// the row wanted, or for a newer one. With a zero dueAt the device has what it wants; record makes it due again if it wants a newer
-// version by then.
+// outcome is the change of a device's row after a message, or after the decision to send none. It is about the version that the row
+// wanted when it was read, or about a newer one. With a zero dueAt the device has what it wants; record makes it due again if it
+// wants a newer version by then.
 type outcome struct {
 	row
-	dueAt       time.Time
-	deadAt      time.Time
-	deliveredAt time.Time
-	err         string
-	failed      bool
-	removed     bool
+	dueAt       time.Time // when the device is tried again; zero: it is not
+	deadAt      time.Time // when the device was given up; zero: it was not
+	deliveredAt time.Time // when the push service accepted the message; zero: it did not, or none was sent
+	err         string    // of the failure; "" for none
+	failed      bool      // the message failed, or the device was given up
+	removed     bool      // the push service does not know the device any more: its row goes
 }
 
 // passed is the outcome of a device that needs no message now. The device counts as having the change, so that only later changes
@@ -279,7 +282,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	}
 	r.attempts++
 	end := r.firstAt.Add(outbound.RetryFor)
-	// The day is over with this attempt.
+	// The device has failed for a day now.
 	if !now.Before(end) {
 		return r.givenUp(now, a.Err)
 	}
@@ -328,7 +331,7 @@ func (c *courier) record(ctx context.Context) error {
 			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
 	}
 	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
-		// The counters' row has the token: a node without the lease records nothing.
+		// The row of the counters has the token of the lease. A node without the lease finds no such row, and records nothing.
 		n, err := tx.Run(ctx, countSent, c.lease.Token(), delivered, failed, len(removed), last)
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed

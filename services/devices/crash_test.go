@@ -96,7 +96,7 @@ func (c *cluster) takeOver() {
 	c.nodes[c.random.IntN(len(c.nodes))] = next
 }
 
-// quiet lets everything end.
+// quiet lets push services answer again, gives the devices to a new node, and lets the nodes send until nothing is left to send.
 func (c *cluster) quiet() {
 	c.push.Set(nil)
 	c.takeOver()

@@ -59,10 +59,10 @@ const (
 	// leaseMargin is how much longer a lease is than the timeout of a request. A node renews its lease after a quarter of the
 	// lease, so a request has three quarters of it: a margin of 15 s is enough for timeouts up to 45 s.
 	leaseMargin = 15 * time.Second
-	poll        = 500 * time.Millisecond // for new changes
-	pollMore    = 50 * time.Millisecond  // while requests are under way
-	lookEvery   = 2 * time.Second        // for the first device
-	reader      = "devices"              // the row that is leased
+	poll        = 500 * time.Millisecond // between two looks for new changes
+	pollMore    = 50 * time.Millisecond  // the same, while requests are under way
+	lookEvery   = 2 * time.Second        // between two looks for the first device
+	reader      = "devices"              // the name of the row that is leased
 )
 
 // Service sends Web Push from one node. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// leased is the one row of device_readers: one node sends to all devices.
+// leased is the table of the lease. It has one row, because one node sends to all devices.
 var leased = leases.NewTable("devices", "device_readers")
 
 var (
@@ -21,16 +21,17 @@ var (
 	// A repeated registration changes only seen_at, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
-	// A registration that changes something makes the row a new one: has 0 sends the newest badges again, heard $12 keeps older
-	// items from alerting, and registered_at tells outcomes of the former device apart. due_at is now, so that the icon is right
-	// at once.
+	// A registration that changes something makes the row a new one. has is 0, so that the newest badges are sent again. heard is
+	// $12, so that older items do not alert. By registered_at an outcome of the former device is recognized. due_at is now, so that
+	// the icon is right at once.
 	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
 			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $12, $10, 0, 0, 0, 0, '')
 		ON CONFLICT (hash) DO UPDATE SET user_number = excluded.user_number, vapid = excluded.vapid, name = excluded.name, silent = excluded.silent, registered_at = excluded.registered_at, seen_at = excluded.seen_at,
 			has = excluded.has, heard = excluded.heard, want = excluded.want, due_at = excluded.due_at, attempts = 0, first_at = 0, dead_at = 0, delivered_at = 0, error = ''`)
 
-	// dropOldest keeps the $2 devices of a user that registered last, and drops the others. SQLite has no OFFSET without a LIMIT.
+	// dropOldest keeps the $2 devices of a user that registered last, and drops the others. LIMIT is there because SQLite has no
+	// OFFSET without it.
 	dropOldest = sql.NewStatement("drop a user's oldest devices", `DELETE FROM devices WHERE hash IN (
 		SELECT hash FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash LIMIT 1000 OFFSET $2)`)
 
@@ -45,8 +46,8 @@ var (
 	// Every node runs this at intervals; it reads one row at most.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
-	// There are few devices at that time: they were registered before any node had found one. Laps of the stream find the users
-	// of all later devices.
+	// firstUsers is read when a node finds devices for the first time. There are few by then; laps of the stream find the users of
+	// all later devices.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// If there is no row, another node has the lease.

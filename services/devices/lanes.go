@@ -13,23 +13,23 @@ import (
 const (
 	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
 	maxPerStranger = 2      // requests at once to one push service that has not accepted a message yet
-	maxLanes       = 10_000 // remembered
+	maxLanes       = 10_000 // push services that are remembered
 )
 
 // lanes bound the number of requests to each push service at once. They are in memory alone: a restart loses them, which costs
 // some requests. The courier's mu guards them.
 type lanes struct {
-	most      int // requests at once to a push service that has accepted a message
-	of        map[string]*lane
-	strangers int // requests under way to push services that have not accepted one yet
+	most      int              // requests at once to a push service that has accepted a message
+	of        map[string]*lane // by the host of the push service
+	strangers int              // requests under way to push services that have not accepted one yet
 }
 
 // lane is one push service. It is down after outbound.Breaker failures in a row.
 type lane struct {
-	underway int
-	failures int // in a row
-	retryAt  time.Time
-	known    bool // it has accepted a message
+	underway int       // requests that have not ended
+	failures int       // in a row
+	retryAt  time.Time // while it is down: when the next request may begin
+	known    bool      // it has accepted a message
 }
 
 // newLanes makes lanes without a known push service.

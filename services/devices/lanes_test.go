@@ -67,8 +67,8 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 	}
 }
 
-// Requests that were under way when the others showed that a push service is down do not prolong its first pause, unless it asks
-// for more.
+// Of many requests at once, the first failures show that a push service is down. The failures of the rest do not prolong its first
+// pause, unless the service asks for more.
 func TestFailuresAtOnceAreOneTrial(t *testing.T) {
 	l, now := newLanes(100), time.Now()
 	l.begin("down", now)

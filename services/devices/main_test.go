@@ -35,14 +35,14 @@ var keys = func() Keys {
 type world struct {
 	*peopletest.Bundle
 	mu     sync.Mutex
-	likes  map[services.UserID]int
-	items  map[services.UserID]services.Item
-	online map[services.UserID]bool
-	quiet  bool
+	likes  map[services.UserID]int           // the unread likes of each user, which are their badges
+	items  map[services.UserID]services.Item // the newest like of each user
+	online map[services.UserID]bool          // who has an open socket
+	quiet  bool                              // all users have quiet hours now
 
 	stream   *stream.Service
 	push     *devicestest.Service
-	browsers map[string]*devicestest.Browser
+	browsers map[string]*devicestest.Browser // by name
 }
 
 func newWorld(b *peopletest.Bundle) *world { return newWorldWith(b, true) }
@@ -62,6 +62,7 @@ func newWorldWith(b *peopletest.Bundle, always bool) *world {
 	return w
 }
 
+// peek gives the stream the badges of users.
 func (w *world) peek(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,6 +76,7 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	return list, errs
 }
 
+// newest gives the stream the newest item of a user.
 func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,6 +104,7 @@ func (w *world) like(likes int, users ...services.UserID) {
 	w.write()
 }
 
+// write lets the stream write all changes of marked users.
 func (w *world) write() {
 	w.T.Helper()
 	for more := true; more; {

@@ -20,7 +20,7 @@ type Device struct {
 	ID           string
 	Name         string // "" for none
 	Endpoint     string
-	Silent       bool
+	Silent       bool // see NewDevice
 	RegisteredAt time.Time
 	DeliveredAt  time.Time // zero: never
 	FailingSince time.Time // zero: it does not fail
@@ -64,16 +64,16 @@ func ParseID(field, id string) (string, error) {
 // row is a device with the fields that the courier needs. See the table's migration for its columns. registeredAt is in
 // microseconds, as the statements compare it.
 type row struct {
-	hash         string
+	hash         string // the key of the row: see hashOf
 	user         services.UserID
 	endpoint     string
-	service      string
+	service      string // the host of the endpoint
 	p256dh, auth string
-	vapid        string
-	silent       bool
+	vapid        string // the public key of the server with which the browser subscribed
+	silent       bool   // it also takes messages that show nothing
 	registeredAt int64
-	has, heard   uint64
-	want         uint64
-	attempts     int
-	firstAt      time.Time
+	has, heard   uint64    // the version that the device has, and the one up to which items do not alert
+	want         uint64    // the version of the user's newest change
+	attempts     int       // failures in a row
+	firstAt      time.Time // when it first failed, or first waited for a socket to close
 }

@@ -192,8 +192,8 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 	return read(ctx, db.Runner, erasureByName, name)
 }
 
-// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, at the start,
-// and when a node has missed entries: so it reads all erasures that have not ended.
+// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, when the node
+// starts, and when it has missed entries: so it reads all erasures that have not ended.
 func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()

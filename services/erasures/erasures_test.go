@@ -16,14 +16,14 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const leaver = "leaver"
+const leaver = "leaver" // the key of the user who is erased
 
 // world is a node with erasures of some steps, and a user.
 type world struct {
 	*fanouttest.World
 	*Service
 	user services.UserID
-	told []string
+	told []string // the keys that Gone was called with
 }
 
 func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *world {
@@ -171,7 +171,8 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	}
 }
 
-// A profile that a node with a clock ahead has changed just before is newer than the erasure. No node shows it any more.
+// A node whose clock is ahead changed a user's profile just before the erasure, so the profile's time is after the erasure's. Even
+// so no node shows the profile any more.
 func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
 	w.Memory.People.Keep(w.user, services.User{Number: w.user, Key: leaver, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})

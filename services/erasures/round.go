@@ -11,15 +11,15 @@ import (
 // have died, or wait long for a worker.
 const roundHeld = time.Minute
 
-// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to the step when the
-// round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round.
-// Without rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the
-// step ends it alone.
+// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to the step of scrubbing
+// when the round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round.
+// Without rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the step
+// ends it alone.
 type round struct {
-	leader       string   // whose job scrubs; "" while there is no round
-	serves       []string // the erasures, the leader among them
-	began, moved time.Time
-	busy         bool // the leader's job scrubs a part now; the first part also checks a large file for damage, which takes long
+	leader       string    // whose job scrubs; "" while there is no round
+	serves       []string  // the erasures, the leader among them
+	began, moved time.Time // moved: when the leader's job last ended a part, at first when the round began
+	busy         bool      // the leader's job scrubs a part now; the first part also checks a large file for damage, which takes long
 }
 
 var (

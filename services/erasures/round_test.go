@@ -20,10 +20,11 @@ import (
 type crowd struct {
 	*world
 	file     string
-	said     bytes.Buffer
+	said     bytes.Buffer // the server's log
 	erasures []Erasure
 }
 
+// newCrowd makes a node with this many users, and begins to erase all of them.
 func newCrowd(t *testing.T, users int) *crowd {
 	t.Helper()
 	url := sqltest.SQLite(t)
@@ -70,7 +71,7 @@ func (c *crowd) left() (left int) {
 	return left
 }
 
-// end runs the due jobs, second by second, until all users are erased; often is called in between.
+// end runs the due jobs, second by second, until all users are erased. It calls often before each further second.
 func (c *crowd) end(often func()) {
 	c.TB.Helper()
 	for range 300 {

@@ -17,10 +17,10 @@ import (
 type progress struct {
 	id, key, step string
 	began         time.Time
-	pass, found   int
-	after         int64
-	counts        map[string]int
-	ended         bool // the pass came to its end
+	pass, found   int            // found: how much the pass has found so far
+	after         int64          // where the step goes on
+	counts        map[string]int // of removed things, by kind
+	ended         bool           // the pass came to its end
 }
 
 const (

@@ -80,8 +80,8 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 // findMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author
 // becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
 //
-// The author's row is the stamp of the merge: a count may take long, and a pin or another count that commits meanwhile
-// wins.
+// A count may take long. A pin or another count that commits meanwhile wins: findMode stores its count only if the author's row is
+// still as it was before, and begins again otherwise.
 func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -105,9 +105,9 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	}.Run(ctx)
 }
 
-// author reads the stored state of an author, the zero state without a row. A count of thousands is put off while the
-// last one is recent: putOff then says that a job for it is queued, and the merge ends. An author whose mode is about
-// to change is never put off.
+// author reads the stored state of an author; without a row it returns the zero state. A count of thousands is put off while the
+// last one is recent: putOff then says that a job for it is queued, and findMode ends. An author whose mode is about to change is
+// never put off.
 func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
 	if err != nil {
@@ -163,8 +163,9 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
 		if len(chunks) == 0 {
-			// No document has to name the author first. A user who follows before the commit below still reads that the author is
-			// not pulled. So a chunk of all followers, whose end nothing waits for, writes the name into their documents.
+			// All followers are dormant, or there are none: no document has to name the author first, and the mode changes now. But
+			// a user who follows before the commit below still reads that the author is not pulled. So one chunk of all followers,
+			// whose end nothing waits for, writes the name into their documents.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
 	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk queues this job again
@@ -260,7 +261,8 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: edge.Pulled()}
-		// The two fields store different data of an edge: a host's shows may be quiet.
+		// A document stores different data of pulled authors and of hosts: for a host also whether none of their shows counts
+		// (Quiet).
 		if field == rdb.Hosts {
 			adds[i].Author = edge.Host()
 		}

@@ -315,8 +315,8 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	})
 }
 
-// If a follower's view has lost something since the chunk was read, that follower alone is read again. They get the name if they
-// still follow.
+// If something was removed from a follower's feed since the chunk was read, that follower alone is read again. They get the name if
+// they still follow.
 func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)

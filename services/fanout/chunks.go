@@ -185,8 +185,8 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// cutoff returns the cutoff time of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is
-// not dormant, because an author may have been small when the post was published.
+// cutoff returns the cutoff time of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is not
+// dormant, because the author may have been small when the post was published.
 func (f *Fanout) cutoff(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.Projector.ActiveSince(), nil

@@ -23,8 +23,8 @@ type flips struct {
 	authors []services.UserID
 	readers []services.UserID
 	posts   []services.PostID
-	follows map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs with a follow whose job has not run
+	follows map[[2]services.UserID]bool // the pairs of reader and author that are a follow now
+	unsure  map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that has not run
 }
 
 // TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
@@ -69,6 +69,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 	})
 }
 
+// step does one random thing.
 func (h *flips) step() {
 	author := rapid.SampledFrom(h.authors).Draw(h.t, "author")
 	reader := rapid.SampledFrom(h.readers).Draw(h.t, "reader")

@@ -38,8 +38,8 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	}
 }
 
-// After a mode takes an author's posts out of the count, trimmed posts that counted before do not make the count a lower bound:
-// the inbox is rebuilt, once.
+// The inbox has trimmed posts of an author that still counted, so its count is a lower bound. A mode then takes the author's posts
+// out of the count. The count is exact again, because the inbox is rebuilt, once.
 func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
@@ -97,8 +97,8 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A follow's mode is stored for the follow, and again in the follow's own row, from which all other reads take it. A recount
-// finds a mode that the row lacks: for an author whose posts are pushed, and for one whose posts are pulled.
+// A follow's mode is in two tables: follow_modes, where it is stored, and follows, from which all other reads take it. A recount
+// finds a mode that only follow_modes has: for an author whose posts are pushed, and for one whose posts are pulled.
 func TestARecountFindsAMode(t *testing.T) {
 	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
 		t.Run(fmt.Sprint(way), func(t *testing.T) {

@@ -335,8 +335,8 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 	})
 }
 
-// Every user who does not count as away had every post of a big author pushed to them, for any hours of the visit, the read and the
-// fan-out. So the two cutoffs leave no gap.
+// Every user who does not count as away had every post of a big author pushed to them, at whatever hours the visit, the read and
+// the fan-out happen. So no user is left out between the cutoff of fan-out and that of Away.
 func TestEveryUserIsServedOrAway(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)

@@ -14,8 +14,8 @@ import (
 	"tidings/services/redis"
 )
 
-// stampOf returns a function that takes a stamp of a reader's view for a merge. A reader without a document needs no merge: a
-// rebuild will read everything.
+// stampOf returns a function that takes the stamp of a reader's document and inbox for a merge. A reader without a document needs
+// no merge: a rebuild will read everything.
 func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (redis.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)

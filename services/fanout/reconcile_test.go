@@ -22,6 +22,7 @@ type held struct {
 	edges []services.Edge
 }
 
+// hold does all reads of a push of a post to its author's followers.
 func hold(w *fanouttest.World, id services.PostID) held {
 	w.TB.Helper()
 	ctx := w.TB.Context()
@@ -37,6 +38,7 @@ func hold(w *fanouttest.World, id services.PostID) held {
 	return held{stamp, found[id], edges}
 }
 
+// write does the write of the push.
 func (h held) write(w *fanouttest.World) {
 	w.TB.Helper()
 	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
@@ -96,8 +98,8 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 	}
 }
 
-// A removal only visits users who follow when it runs. A user who has just unfollowed, and follows again before their feed was reconciled,
-// still has the post: the follow must remove it, and keep the others.
+// A removal only visits users who follow when it runs. A user unfollows, and follows again before their feed was reconciled; in
+// between the author deletes a post. The user still has the post: the follow must remove it, and keep the others.
 func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
@@ -249,8 +251,8 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	}
 }
 
-// Deletions queue no refill for readers who are idle: their inbox stays short until they return, and each further deletion would
-// find it short, also that of a post which the inbox does not hold.
+// Deletions queue no refill for readers who are idle. Their inbox stays short until they return, so that each further deletion,
+// even of a post that is not in it, would queue another refill.
 func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(4)

@@ -87,11 +87,11 @@ func New(cfg Config) *Service {
 // maxSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
 const maxSkew = time.Minute
 
-// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the command is
-// committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's cache. A mark of a
-// past moment, see jobs.Command.Moment, reaches the newest post that the feed has from before that moment. The mark only moves forward. The
-// post may have been deleted or hidden since, or its author unfollowed. INVALID if the position is in the future, NOT_FOUND if the reader can
-// never have been shown such a post.
+// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the
+// command is committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's
+// cache. A mark of a past moment, see jobs.Command.Moment, reaches the newest post that the feed has from before that moment. The
+// mark only moves forward. The post at the position may have been deleted or hidden since, or its author unfollowed. INVALID if the
+// position is in the future, NOT_FOUND if the reader can never have been shown such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,

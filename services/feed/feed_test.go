@@ -29,14 +29,16 @@ type node struct {
 	*fanouttest.World
 	*Service
 	fan  *fanout.Fanout
-	told *notifications.Service
+	told *notifications.Service // the notifications of the node
 }
 
+// newNode makes the feeds of a world's node.
 func newNode(w *fanouttest.World) node {
 	told := notificationstest.New(w)
 	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
 }
 
+// served makes a node on a redis-server.
 func served(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
@@ -311,6 +313,7 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 	}
 }
 
+// places are the posts of a page, in its order.
 func places(page Page) []services.PostID {
 	ids := make([]services.PostID, len(page.Items))
 	for i, item := range page.Items {

@@ -29,8 +29,8 @@ func (s *Service) Likes(ctx context.Context, viewer services.UserID, pages []pos
 	return posts.Likes(ctx, s.store, viewer, pages)
 }
 
-// Published reads pages of the posts of users that home feeds list, by one query. A user who hides from the viewer or blocks them
-// has none.
+// Published reads pages of users' posts, by one query: only posts that home feeds list. A user who hides from the viewer or blocks
+// them has none.
 func (s *Service) Published(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
 	return posts.Published(ctx, s.store, viewer, pages)
 }

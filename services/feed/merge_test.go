@@ -12,12 +12,12 @@ import (
 	"tidings/services/rdb"
 )
 
-const inboxAuthor = services.UserID(1)
+const inboxAuthor = services.UserID(1) // the author of posts in the inbox
 
 // shelf is the posts of a reader's sources, each with the floor below which the source has none.
 type shelf struct {
 	inbox      []services.FeedEntry // newest first
-	inboxFloor services.PostID
+	inboxFloor services.PostID      // the inbox has no post up to here
 	pulled     []nodecache.PulledPosts
 }
 
@@ -59,6 +59,7 @@ func (s shelf) model() (feed []services.FeedEntry, cut bool) {
 	return feed[:min(len(feed), services.Retention)], floor > 0 || len(feed) > services.Retention
 }
 
+// drawShelf draws an inbox and pulled authors at random.
 func drawShelf(t *rapid.T) shelf {
 	var s shelf
 	size := rapid.SampledFrom([]int{5, 60, 500, 900}).Draw(t, "posts")

@@ -41,7 +41,7 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 			late = append(late, entry)
 		}
 	}
-	// Late posts do not count toward the page's size, so that a burst of them does not keep the client from moving on.
+	// Posts of the overlap do not count toward the page's size, so that a burst of them does not keep the client from moving on.
 	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
 		return page, err
 	}

@@ -17,8 +17,9 @@ type Newest struct {
 
 // ReadNewest reads pages from the top of several readers' feeds in one round trip to Redis and without SQL, so that no reader
 // waits long for another. It calls found with each page that is complete, the same page that Page returns. It leaves out readers
-// whose page only Page can make: their inbox is missing or from before a long absence, they are owed an update or a post in
-// flight, or the page needs more than Redis and the node's cache hold. No reader may be observed: see services.Observed.
+// whose page only Page can make: their inbox is missing or from before a long absence, it still lacks a command of
+// theirs (OwesUpdate) or a post in flight, or the page needs more than Redis and the node's cache hold. No reader may be observed: see
+// services.Observed.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i int, page Page)) error {

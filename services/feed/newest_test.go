@@ -85,7 +85,7 @@ func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 	n.Must(n.ReadNewest(ctx, nil, func(int, Page) { t.Error("a page of nobody") }))
 }
 
-// unready checks that a reader's page is not ready, and that Page makes it so.
+// unready checks that a reader's page is not ready, and that it is ready after a call of Page.
 func (n node) unready(what string, reader services.UserID, first int) {
 	n.TB.Helper()
 	for range 2 { // the second time too: ReadNewest does not make the page ready

@@ -40,6 +40,7 @@ func (n node) notified(user services.UserID) map[services.Category]int {
 	return notified
 }
 
+// wants checks how many unseen notifications of a category a user has.
 func (n node) wants(user services.UserID, when string, category services.Category, want int) {
 	n.TB.Helper()
 	if got := n.notified(user)[category]; got != want {
@@ -47,6 +48,7 @@ func (n node) wants(user services.UserID, when string, category services.Categor
 	}
 }
 
+// key is the key of a user.
 func (n node) key(user services.UserID) string {
 	n.TB.Helper()
 	users, err := people.ByID(n.TB.Context(), n.Store, []services.UserID{user})

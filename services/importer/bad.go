@@ -22,11 +22,11 @@ const mostPrinted = 20
 type badLines struct {
 	path  string
 	out   io.Writer
-	count int64 // in the file and waiting
+	count int64 // bad lines in the file, and those that wait for flush
 
 	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
 	longest int // bytes of a line that are kept; 0 is maxLineBytes
-	printed int
+	printed int // lines that were put on the screen
 	handle  *os.File
 	// The entries that flush has yet to write, and their number. count includes them.
 	pending bytes.Buffer

@@ -38,6 +38,7 @@ func BenchmarkImportFollows(b *testing.B) {
 	}
 }
 
+// importPairs imports pairs of keys as follows in both directions.
 func importPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 	ctx := context.Background()
 	for line := 0; line < len(pairs); line += batch {

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 )
 
+// testNewest is the latest time that a row of these tests may name.
 var testNewest = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
 
 func TestRows(t *testing.T) {

@@ -27,7 +27,7 @@ type importer struct {
 	db  *sql.DB
 	dir string
 	now time.Time
-	out bytes.Buffer
+	out bytes.Buffer // what the last import printed
 }
 
 // newImporter makes the importer's folder the working folder: bad lines of the standard input are written there.
@@ -38,6 +38,7 @@ func newImporter(t *testing.T, db *sql.DB) *importer {
 	return im
 }
 
+// sqliteImporter makes an importer on a new SQLite file.
 func sqliteImporter(t *testing.T) *importer {
 	return newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
 }
@@ -54,6 +55,7 @@ func (im *importer) file(name, text string) string {
 	return path
 }
 
+// read returns the text of a file.
 func (im *importer) read(path string) string {
 	im.t.Helper()
 	text, err := os.ReadFile(path)
@@ -70,6 +72,7 @@ func (im *importer) run(db Store, opts Options) (Report, error) {
 	return Follows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
 }
 
+// must imports follows, and fails the test on an error.
 func (im *importer) must(opts Options) Report {
 	im.t.Helper()
 	report, err := im.run(im.db, opts)
@@ -108,6 +111,7 @@ func (im *importer) pairs(keys ...string) []string {
 	return slices.Sorted(maps.Keys(im.follows(keys...)))
 }
 
+// zip compresses a text with gzip.
 func zip(t *testing.T, text string) string {
 	t.Helper()
 	var packed bytes.Buffer

@@ -88,8 +88,8 @@ func (o Options) withDefaults() Options {
 }
 
 const (
-	// Large transactions make an import fast, as each commit waits for the disk. A batch that is lost to a crash is read
-	// again, and all of it is in memory.
+	// defaultBatch is large, because each commit waits for the disk. It is bounded, because a whole batch is in memory, and because
+	// a batch that is lost to a crash is read again.
 	defaultBatch = 20_000
 	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
 	mostKeys = 1_000_000

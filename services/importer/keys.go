@@ -17,10 +17,10 @@ import (
 // Every key in the table becomes a user with the next commit. So rows are checked whole before their keys are placed.
 type keyTable struct {
 	prefix string
-	places map[string]int32
-	keys   []string // as the database has them, with the prefix
-	ids    []services.UserID
-	known  int // keys[:known] have their IDs
+	places map[string]int32  // the index of each key
+	keys   []string          // as the database has them, with the prefix
+	ids    []services.UserID // of keys[:known]
+	known  int               // keys[:known] have their IDs
 }
 
 // newKeyTable makes an empty table, for a file or after too many keys.

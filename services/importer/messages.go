@@ -37,7 +37,7 @@ type messageImport struct {
 	*fileRun
 	facts *sql.DB // to look messages up
 	ids   interface{ Next() services.PostID }
-	types []string
+	types []string // of messages that exist, the default first
 
 	batch []messageRow // since the last commit
 	// recipients counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.

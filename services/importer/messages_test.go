@@ -19,12 +19,14 @@ import (
 
 var messageTypes = []string{"general", "offer"}
 
+// messages imports a file of messages.
 func (im *importer) messages(opts Options) (Report, error) {
 	im.now = im.now.Add(time.Minute) // IDs contain the time
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
+// mustImport imports a file of messages, and fails the test on an error.
 func (im *importer) mustImport(opts Options) Report {
 	im.t.Helper()
 	report, err := im.messages(opts)
@@ -35,6 +37,7 @@ func (im *importer) mustImport(opts Options) Report {
 	return report
 }
 
+// spring is a file of messages.
 const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is here.","to":["ann","bob","ann"]}
 {"key":"spring","to":["carl","ann"]}
 

@@ -36,7 +36,7 @@ type postRow struct {
 // postImport is one import of posts under way.
 type postImport struct {
 	*fileRun
-	stored Store
+	stored Store // the database, which planning reads outside of the transaction
 	ids    interface{ Next() services.PostID }
 	kinds  []services.PostKind // that enter home feeds
 	keys   *keyTable

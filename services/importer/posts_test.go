@@ -22,6 +22,7 @@ import (
 	"tidings/tests/histories"
 )
 
+// posts imports a file of posts.
 func (im *importer) posts(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	report, err := Posts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
@@ -29,6 +30,7 @@ func (im *importer) posts(db Store, opts Options) (Report, error) {
 	return report, err
 }
 
+// mustPosts imports a file of posts, and fails the test on an error.
 func (im *importer) mustPosts(opts Options) Report {
 	im.t.Helper()
 	report, err := im.posts(im.db, opts)
@@ -59,6 +61,7 @@ func (im *importer) postsOf(key string) (lines []string) {
 	return lines
 }
 
+// archive is a file of posts.
 const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
 {"key":"p3","author":"ann","at":"2026-01-30T09:30:00.007+00:00","body":"three"}
 {"key":"p2","author":"ann","at":"2026-01-30T09:30:00Z","body":"two"}

@@ -12,7 +12,7 @@ import (
 const (
 	lineEvery = 5 * time.Second        // between two lines where nothing can be redrawn
 	barEvery  = 100 * time.Millisecond // between two states of a bar
-	barWidth  = 24
+	barWidth  = 24                     // in letters, full or empty
 )
 
 // progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is computed from
@@ -25,10 +25,10 @@ type progress struct {
 	// a remaining time is shown.
 	size     int64
 	started  time.Time
-	skipped  int64 // bytes that an earlier run has done
-	last     time.Time
+	skipped  int64     // bytes that an earlier run has done
+	last     time.Time // of the last drawing; at first the start
 	terminal bool
-	unit     string // the unit of the items that are counted beside rows
+	unit     string // what the counted items are called: follows, posts
 	drawn    int    // letters of the bar that are on the screen
 }
 

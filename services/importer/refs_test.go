@@ -58,6 +58,7 @@ func (im *importer) imported(keys ...string) (lines []string, shows map[string]l
 
 var oneShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
+// show reads a show from SQL.
 func (im *importer) show(id services.PostID) live.Show {
 	im.t.Helper()
 	show := live.Show{ID: id}
@@ -81,8 +82,8 @@ func (im *importer) show(id services.PostID) live.Show {
 type claiming struct {
 	*sql.DB
 	t     *testing.T
-	claim []services.Ref
-	owner services.UserID
+	claim []services.Ref  // the refs to take
+	owner services.UserID // of the other objects
 }
 
 func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {

@@ -215,9 +215,10 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	}
 }
 
+// childVariable tells TestImportChild what to import: URL|PATH.
 const childVariable = "TIDINGS_TEST_IMPORT"
 
-// announcing prints each commit to the standard output, and blocks forever after some.
+// announcing is a database that prints each commit to the standard output, and blocks after the commit number stopAfter.
 type announcing struct {
 	*sql.DB
 	writes, stopAfter int

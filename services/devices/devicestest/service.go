@@ -20,7 +20,7 @@ import (
 // fields below it.
 type Service struct {
 	t       testing.TB
-	public  string
+	public  string // the key that must have signed each message
 	address string
 	server  *http.Server
 
@@ -28,13 +28,13 @@ type Service struct {
 	browsers  map[string]*Browser // by path
 	strangers map[string]*Browser // by path: keys of a stranger, see Stranger
 	answer    func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
-	got       []Arrival
-	seen      map[string]string // the newest version that arrived, by path and user
-	last      map[string]Message
-	topics    map[string]string // by path
-	under     map[string]int    // requests under way, by path
-	sizes     map[int]bool      // of bodies
-	arrived   int
+	got       []Arrival          // the requests since the last Take
+	seen      map[string]string  // the newest version that arrived, by path and user
+	last      map[string]Message // the last message that each browser got, by path
+	topics    map[string]string  // of the last request, by path
+	under     map[string]int     // requests under way, by path
+	sizes     map[int]bool       // the lengths of bodies that arrived
+	arrived   int                // how many requests, in all
 }
 
 // Arrival is a request that arrived. Accepted says that the browser got it.

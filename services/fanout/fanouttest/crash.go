@@ -126,8 +126,9 @@ func crash(t *testing.T, w *World, checks int) (died bool) {
 	return ctx.died()
 }
 
-// awaitRebuilds waits for the rebuilds of the world's node. A worker that dies here leaves its rebuild running, unlike a process that
-// dies, and a view is not shown while it is rebuilt. The worker may die before the rebuild that it asked for has begun.
+// awaitRebuilds waits for the rebuilds of the world's node. When a process dies, its rebuilds end with it. A worker that dies here
+// leaves its rebuild running, and the user's document is not shown until it ends. The rebuild may also not have begun when the
+// worker dies.
 func (w *World) awaitRebuilds() {
 	w.TB.Helper()
 	late := time.After(time.Minute)
@@ -153,8 +154,8 @@ func (s Step) Crash(t *testing.T, w *World) {
 	})
 }
 
-// CheckConverges does a step, and fails unless its jobs bring the views in line with the facts and doing them again changes
-// nothing.
+// CheckConverges does a step and runs its jobs. It fails unless the users' documents and inboxes then equal the facts, and unless
+// doing the jobs again changes nothing.
 func (s Step) CheckConverges(t *testing.T, w *World) {
 	t.Helper()
 	users := w.Users(Crowd)

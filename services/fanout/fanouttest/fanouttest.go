@@ -50,8 +50,8 @@ type World struct {
 	fanoutConfig    fanout.Config
 	jobs            jobs.Config
 	features        []Feature
-	compared        []Comparison
-	made            int // the number of users made, which numbers their keys
+	compared        []Comparison // see Compare
+	made            int          // the number of users made, which numbers their keys
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
@@ -304,8 +304,8 @@ func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Fatalf("%d jobs still wait after ten minutes, %d are dead", waiting, dead)
 }
 
-// awaitLocks runs jobs until none is due. Work skips a job that a transaction has locked: PostgreSQL takes its own time to end that of
-// a worker that has died, and the clock of the test does not wait for it.
+// awaitLocks runs jobs until none is due. Work skips a job that a transaction has locked. When a worker has died, PostgreSQL takes
+// a while to end its transaction, in real time: the clock of the test does not move meanwhile.
 func (w *World) awaitLocks(f *fanout.Fanout) {
 	w.TB.Helper()
 	for late := time.After(10 * time.Second); ; w.Work(f) {
@@ -358,17 +358,17 @@ func (w *World) Agree(users ...services.UserID) {
 	}
 }
 
-// shown is the view of a reader, actual or expected.
+// shown is what a reader's document and inbox show, or should show.
 type shown struct {
-	Ready   bool
+	Ready   bool // the document is there
 	Entries []services.FeedEntry
 	Count   int
-	More    bool
+	More    bool                      // the true count is greater than Count
 	Pulled  []services.FollowedAuthor // in the order of their numbers
 }
 
-// Difference is the difference between a user's view and the facts, "" when there is none: the pushed part, and the pulled
-// authors.
+// Difference is the difference between what a user's document and inbox show and the facts, "" when there is none: in the pushed
+// part and the pulled authors.
 func (w *World) Difference(user services.UserID) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
