@@ -43,7 +43,7 @@ const (
 // rejects the duplicate. It is safe for concurrent use.
 type IDClock struct {
 	clock Clock
-	node  PostID
+	node  PostID       // the node bits of all IDs that this clock makes
 	ahead atomic.Int64 // how far clock is ahead of the database's
 
 	mu sync.Mutex

@@ -10,7 +10,7 @@ type MessageID uint64
 
 // A message ID is its conversation, 32 bits, and its number, 31: 63 together, as a BIGINT of SQL holds.
 const (
-	conversationLetters = 7
+	conversationLetters = 7 // of a printed ConversationID
 	messageNumberBits   = 31
 	// MaxMessageNumber is the greatest message number in a conversation.
 	MaxMessageNumber = 1<<messageNumberBits - 1
@@ -74,7 +74,7 @@ type Membership struct {
 	Version      int64 // rises with every change of this user's row
 	Mentions     int64 // messages above Base that mention the user
 	Gen          int64 // rises with every "mark unread": a mark with an older Gen comes too late and is ignored
-	Left         bool
+	Left         bool  // the user has left: nothing counts any more
 	Muted        bool
 	Inside       bool  // open on some device: nothing counts until it is closed
 	Marked       bool  // marked as unread since the user entered, wrote or read all: the devices that have it open read nothing

@@ -41,7 +41,7 @@ type Error struct {
 	Reason     string        // the fault as one word; "" if there is no word for it
 	Limit      int           // the most that is allowed; 0: the error is about no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
-	Cause      error
+	Cause      error         // for the log alone; nil if there is none
 }
 
 // Extensions is the machine-readable part of the error, the same on every transport: code, argument, reason, limit,

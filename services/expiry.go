@@ -126,9 +126,9 @@ func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Secon
 
 // DayCounts are the numbers of unread items by day, from the newest item's day backwards.
 type DayCounts struct {
-	Older int   // items of days before the days of Days
-	Day   int64 // the day of Days[0], since 1970; Days[i] is i days earlier
-	Days  [MaxExpiryDays + 1]int
+	Older int                    // items of days before the days of Days
+	Day   int64                  // the day of Days[0], since 1970; Days[i] is i days earlier
+	Days  [MaxExpiryDays + 1]int // the unread items of each day
 }
 
 // Add counts items of a day.

@@ -63,7 +63,7 @@ const Retention = 300
 type FeedEntry struct {
 	Post   PostID
 	Author UserID
-	Counts bool
+	Counts bool // as new for this reader
 }
 
 // FollowedAuthor is a followed author that a reader's document names, because the node cache holds the author's items: the posts
@@ -76,7 +76,7 @@ type FollowedAuthor struct {
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.
 type PulledCount struct {
-	New      int
+	New      int    // unseen posts that this node knows of
 	More     bool   // the true number is New or more
 	Behind   bool   // some authors are not in the node cache yet: the true number is New or more
 	Sequence uint64 // the sum of the authors' versions: it rises with each change

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// manualClock is a clock that a test sets.
 type manualClock struct {
 	mu  sync.Mutex
 	now time.Time

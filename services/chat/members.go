@@ -21,8 +21,8 @@ func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.C
 }
 
 // AddMembers is the command by which a member adds others. A user who is a member already does not change. CONFLICT for a DIRECT
-// conversation, and beyond the size of a GROUP; NOT_FOUND while there is a block between the member and one of the others, and
-// while the group policy of one of the others does not let the member add them.
+// conversation, and if a GROUP would become too large. NOT_FOUND while there is a block between the member and one of the others,
+// and while the group policy of one of the others does not let the member add them.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {

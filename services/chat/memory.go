@@ -51,7 +51,7 @@ type Sequences struct {
 // sequence is the last message number and the revision of one conversation, as this node last read them or as commands of this node
 // left them. Both numbers only grow.
 type sequence struct {
-	number   int64
+	number   int64 // of the last message
 	revision int64 // see Conversation.Revision; only watchers of the conversation are notified
 	// asked is when a badge last used the sequence: see sequencesKeptFor.
 	asked time.Time
@@ -94,8 +94,8 @@ type Counted struct {
 	Known    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
 }
 
-// learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
-// now on. When SQL does not answer, readSide reports an unknown count, and refresh tries again for watched users.
+// learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations. refresh keeps them current from
+// then on. When SQL does not answer, readSide reports an unknown count, and refresh tries again for watched users.
 func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
 	// missing is a set, since documents that are read together share conversations.
 	missing := map[services.ConversationID]struct{}{}
@@ -130,7 +130,8 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 		}
 		counted.Unread += int(max(0, head.number-place.Base))
 		counted.Sequence += uint64(head.number)
-		// Counting takes only the shared lock. The time of use is written only once in a while, well before it matters.
+		// Counting takes only the shared lock, so asked is not written here. It is written below, but only once in a while: long
+		// before refresh would drop the sequence.
 		stale = stale || now.Sub(head.asked) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()

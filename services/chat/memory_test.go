@@ -16,9 +16,9 @@ import (
 
 // stub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
 type stub struct {
-	heads    map[services.ConversationID]Head
-	sqlDown  error // the error of every read; nil: SQL answers
-	sqlHeads int   // how many heads were asked for, in all calls
+	heads    map[services.ConversationID]Head // the conversations that SQL has
+	sqlDown  error                            // the error of every read; nil: SQL answers
+	sqlHeads int                              // how many heads were asked for, in all calls
 }
 
 func newStub() *stub { return &stub{} }

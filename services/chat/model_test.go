@@ -23,12 +23,14 @@ type world struct {
 	flush  func(*rapid.T) // deletes keys from Redis; nil if that is not possible
 }
 
+// modelRoom is a room: its messages in their order, and everyone who is or was a member.
 type modelRoom struct {
 	id       services.ConversationID
 	messages []*modelMessage
 	members  map[services.UserID]*modelMember
 }
 
+// modelMessage is a message in a room. mentions are members alone.
 type modelMessage struct {
 	author   services.UserID
 	mentions []services.UserID
@@ -36,6 +38,7 @@ type modelMessage struct {
 	recalled bool
 }
 
+// modelMember is one person's state in a room.
 type modelMember struct {
 	in, muted bool
 	marked    bool                 // marked as unread, after which the person has neither entered, written, nor read all
@@ -47,7 +50,7 @@ type modelMember struct {
 // modelToken is a read token with what it meant when it was given: the messages up to upTo were shown, and the member's gen was
 // gen.
 type modelToken struct {
-	text      string
+	text      string // as MarkRead takes it
 	upTo, gen int
 }
 
@@ -218,6 +221,7 @@ func (w *world) unread(t *rapid.T) {
 	member.base, member.gen, member.marked = min(member.base, from-1), member.gen+1, true
 }
 
+// recall lets a person recall a message. Only its author can, and only once.
 func (w *world) recall(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(room.messages) == 0 {

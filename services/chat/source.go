@@ -12,8 +12,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// Source is the source of the unread messages of all conversations. The mentions among them are not added to a total
-// again.
+// Source is the source of the unread messages of all conversations. The mentions are some of these messages, so they are not added
+// to the total again.
 type Source struct {
 	source.Plain
 	s *Service

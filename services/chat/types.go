@@ -11,8 +11,8 @@ type GroupPolicy string
 
 // The group policies. A block refuses under every policy.
 const (
-	AddedByEveryone  GroupPolicy = "EVERYONE" // the default
-	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"
+	AddedByEveryone  GroupPolicy = "EVERYONE"     // the default
+	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW" // the users whom the user follows
 	AddedByNobody    GroupPolicy = "NOBODY"
 )
 
@@ -44,7 +44,7 @@ const (
 type Conversation struct {
 	ID      services.ConversationID
 	Kind    Kind
-	Title   string // to 255 characters; "" for DIRECT
+	Title   string // up to 255 characters; "" for DIRECT
 	Creator services.UserID
 	Head    int64     // the number of its newest message, 0 if there is none; only grows
 	LastAt  time.Time // of the newest message, or of the creation

@@ -12,7 +12,7 @@ import (
 // ListChange is the first page of a member's conversations, with the member's badges.
 type ListChange struct {
 	States []State
-	More   bool
+	More   bool // the user has more conversations
 	Badges *services.Badges
 
 	unlisted uint64 // the sum of the last sequences of the conversations that the badges do not follow
@@ -39,7 +39,7 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 type listWatcher struct {
 	s        *Service
 	user     services.UserID
-	size     int
+	size     int        // the most conversations in the list
 	unlisted *watch     // of the conversations that the badges do not follow: see unlistedOf
 	last     ListChange // the list of the last read
 }

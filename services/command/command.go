@@ -8,8 +8,8 @@
 // checks every flag that the command takes. Either all is right, or one usageError has all the faults. The commands themselves
 // are short: each opens the database, calls a service, and prints.
 //
-// Commands other than serve may run beside nodes on PostgreSQL. On SQLite they need the lock of the file, and fail while a
-// node has it.
+// The other commands may run beside nodes on PostgreSQL. On SQLite those that open the database, except for doctor, need the lock
+// of the file, and fail while a node has it.
 package command
 
 import (

@@ -64,10 +64,12 @@ type (
 	schemaWords struct{}
 )
 
+// tokenWords are the words after token.
 type tokenWords struct {
 	User string `arg:"" optional:"" help:"the host application's key of the user; none for a token of the host application itself"`
 }
 
+// exportWords are the words after export.
 type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }

@@ -24,6 +24,7 @@ var shells = []string{"bash", "zsh", "fish"}
 // completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is to be completed.
 const completeWord = "__complete"
 
+// completionWords are the words after completion.
 type completionWords struct {
 	Shell string `arg:"" words:"bash zsh fish" help:"bash, zsh or fish"`
 }

@@ -19,6 +19,7 @@ func parse(t *testing.T, line string, environment ...string) (Command, error) {
 	return ParseArgs(strings.Fields(line), environmentOf(environment), io.Discard)
 }
 
+// environmentOf is an environment of NAME=value items, as a function like os.Getenv.
 func environmentOf(items []string) func(string) string {
 	return func(name string) string {
 		for _, item := range items {
@@ -30,6 +31,7 @@ func environmentOf(items []string) func(string) string {
 	}
 }
 
+// mustParse is parse for a command line without a fault.
 func mustParse(t *testing.T, line string, environment ...string) Command {
 	t.Helper()
 	command, err := parse(t, line, environment...)

@@ -10,8 +10,8 @@ import (
 	"tidings/services/node"
 )
 
-// errUnhealthy is the outcome of a "tidings doctor" that found failures. Warnings alone are no failure: the exit code is for
-// scripts that must not roll out a node.
+// errUnhealthy is the outcome of a "tidings doctor" that found failures. Warnings alone are no failure: scripts roll out a node or
+// not by the exit code.
 var errUnhealthy = errors.New("a node with these settings would not start, or not keep its promises: see the failures above")
 
 // runDoctor runs "tidings doctor": it prints the findings, what to do about each, and their number. The error says that there are

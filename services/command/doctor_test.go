@@ -49,7 +49,7 @@ func TestDoctorBeforeTheFirstStart(t *testing.T) {
 	}
 }
 
-// A relative path is examined as an absolute one is. Without settings, the data folder is a relative path.
+// doctor examines a database file at a relative path like one at an absolute path. The default of --data is relative too.
 func TestDoctorOfARelativePath(t *testing.T) {
 	folder, name := filepath.Split(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))
 	t.Chdir(folder)

@@ -24,6 +24,7 @@ type EraseOptions struct {
 	Wait time.Duration `group:"Erase:" for:"erase" default:"10m" placeholder:"DURATION" min:"0s" max:"24h" help:"how long to wait until the servers have removed everything; 0s: not at all; on SQLite, where none runs, it does not wait"`
 }
 
+// eraseWords are the words after erase.
 type eraseWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }

@@ -121,6 +121,7 @@ func TestHelpAndVersionArePrinted(t *testing.T) {
 	}
 }
 
+// brokenWriter fails every write.
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

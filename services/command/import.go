@@ -54,8 +54,8 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
 	report, err := importFile(ctx, db, command, opts)
-	// The report is printed also after a failure, because the next run continues after the last committed line. Bad lines are in
-	// the report, so a failure and a partial success read alike.
+	// The report is printed also after a failure, because the next run continues after the last committed line. It has the bad
+	// lines too.
 	if report.Lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}

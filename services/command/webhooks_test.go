@@ -33,7 +33,7 @@ func hooked(t *testing.T, line string, environment ...string) (exit int, printed
 // inbox is a receiver that keeps the last request.
 type inbox struct {
 	mu     sync.Mutex
-	text   []byte
+	text   []byte // the body
 	header http.Header
 }
 

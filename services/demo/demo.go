@@ -39,9 +39,9 @@ type Config struct {
 type World struct {
 	cfg      Config
 	host     *host
-	follower *follower
+	follower *follower // sets the icon
 	script   *script
-	next     act
+	next     act       // the act that is sent next
 	due      time.Time // when next is due
 
 	mu   sync.Mutex

@@ -132,8 +132,8 @@ func (c *manualClock) Now() time.Time { return c.now }
 type counting struct {
 	*httptest.Server
 	mu       sync.Mutex
-	events   int
-	requests int
+	events   int // since the last call of since
+	requests int // since the start
 }
 
 func newCounting(t *testing.T) *counting {

@@ -35,11 +35,11 @@ type fromNow time.Duration
 // event is one entry of ingest. A ref or a fromNow in the input is replaced by an ID or a time when the event is sent: the
 // script knows no IDs and no time, so a seed always gives the same script.
 type event struct {
-	As      string // the key of a user, "" for the application itself
-	Do      string // the mutation
-	Input   map[string]any
-	Becomes ref     // the name of the object that it makes
-	At      fromNow // when it happened; 0 is now
+	As      string         // the key of a user, "" for the application itself
+	Do      string         // the mutation
+	Input   map[string]any // of the mutation
+	Becomes ref            // the name of the object that it makes
+	At      fromNow        // when it happened; 0 is now
 }
 
 // madeObject is an object that an event has made, with the key of the user who made it. The key is needed for shows alone, which
@@ -53,7 +53,7 @@ type host struct {
 	began  time.Time // the times of past events count back from it
 	client *http.Client
 	mu     sync.Mutex
-	made   map[ref]madeObject
+	made   map[ref]madeObject // by the script's name of the object
 }
 
 // newHost makes the host of a world that begins now. The client's connections are used by this host only, and close ends

@@ -20,9 +20,9 @@ const (
 	ownPosts     = 3   // of the viewer, before all others
 	pastPosts    = 160 // posts from before the viewer followed anybody
 	unreadPosts  = 7   // posts from after these follows, which the viewer has not seen
-	mostUpcoming = 8
-	mostLive     = 3
-	recent       = 40 // the newest posts, which are liked and answered
+	mostUpcoming = 8   // upcoming shows at once
+	mostLive     = 3   // live shows at once
+	recent       = 40  // the newest posts, which are liked and answered
 
 	knownToViewer = 100 // while follows are made, one in this many is a follow of the viewer
 )
@@ -32,12 +32,12 @@ const (
 // on it. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as ref has them.
 type script struct {
 	random    *rand.Rand
-	people    []person
-	published int   // how many posts
-	own       []int // numbers of the viewer's posts
-	shows     int   // how many shows were made
-	planned   []int // numbers of shows that have not started
-	live      []int // numbers of live shows, the oldest start first
+	people    []person // the viewer first
+	published int      // how many posts
+	own       []int    // numbers of the viewer's posts
+	shows     int      // how many shows were made
+	planned   []int    // numbers of shows that have not started
+	live      []int    // numbers of live shows, the oldest start first
 
 	// Each kind of text has a separate deck: in a common deck, posts, comments and titles would mix.
 	posts, mentions, comments, messages, titles deck

@@ -62,20 +62,24 @@ var posts = []string{
 	"Learned three chords. Two songs are mine now.", "地铁上有人在拉小提琴，整节车厢都安静了。", "Does anybody want 4 kilos of plums?",
 }
 
+// mentions are texts that follow the key of the viewer.
 var mentions = []string{
 	"are you coming on Thursday?", "this one is for you", "remember this place?", "you were right about the bread", "周四见？",
 }
 
+// comments are texts of answers to posts.
 var comments = []string{
 	"I want to see that.", "Count me in!", "How long did it take you?", "That made my day.", "Same here.", "太好了！", "Send pictures.",
 	"I have never managed that.", "Save me a seat.", "Where is this?", "Beautiful.", "You are unbelievable.",
 }
 
+// messages are texts in the talks.
 var messages = []string{
 	"On my way", "Ten minutes late, sorry", "Who brings the snacks?", "I will bring the tent", "See you there", "好的，马上到", "The door code is new, ask me",
 	"Same place as last time?", "Can somebody pick me up?", "I booked it", "Not before seven", "Perfect", "My train is late again", "Look at the sky!",
 }
 
+// titles are titles of shows.
 var titles = []string{
 	"Bread from nothing", "Late night piano", "Fixing a 1974 bicycle", "Sunset from the roof", "Ask me about bees", "Live from the market",
 	"One knife, ten onions", "Chess against everybody", "Printing on stone", "做一碗热汤面", "Storm watching", "Learning the cello, week 3",

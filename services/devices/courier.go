@@ -33,7 +33,7 @@ type courier struct {
 	s     *Service
 	lease *leases.Lease
 
-	sending  sync.WaitGroup
+	sending  sync.WaitGroup // the requests under way
 	mu       sync.Mutex
 	lanes    *lanes
 	underway map[string]bool // by hash: a request runs, or its outcome is not recorded yet
@@ -352,7 +352,8 @@ func (c *courier) record(ctx context.Context) error {
 	for _, o := range ended {
 		delete(c.underway, o.hash)
 	}
-	// Requests that ended during the write are still under way, and stay in the list.
+	// Outcomes that came during the write are not recorded yet. Their devices are still in underway, so these outcomes stay in the
+	// list.
 	c.ended = slices.DeleteFunc(c.ended, func(o outcome) bool { return !c.underway[o.hash] })
 	if err == nil {
 		c.s.delivered.Add(uint64(delivered))

@@ -26,9 +26,9 @@ type cluster struct {
 	users   []services.UserID
 	names   []string                   // of browsers
 	owner   map[string]services.UserID // by browser; 0: not registered
-	nodes   []*courier
-	stopped []*courier  // killed or paused, with outcomes that are not recorded yet
-	hangs   atomic.Bool // no request is answered
+	nodes   []*courier                 // the couriers of the running nodes
+	stopped []*courier                 // killed or paused, with outcomes that are not recorded yet
+	hangs   atomic.Bool                // no request is answered
 }
 
 // act does one thing at random.

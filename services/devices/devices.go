@@ -69,8 +69,8 @@ const (
 type Service struct {
 	cfg    Config
 	db     *sql.DB
-	pool   *leases.Pool
-	guard  outbound.Guard
+	pool   *leases.Pool   // runs the courier while this node has the lease
+	guard  outbound.Guard // refuses addresses that are not public
 	client *outbound.Client
 	batch  int // the most changes, or devices, in one step
 	// hasDevices says whether there were devices at the last look; Register sets it at once.

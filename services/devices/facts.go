@@ -173,7 +173,7 @@ func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list 
 // Counts are the numbers of all devices, on all nodes, for metrics and the console. Delivered, Failed and Removed are since the
 // first device of the installation.
 type Counts struct {
-	Registered int
+	Registered int       // devices
 	Waiting    int       // devices that are due, or tried again later
 	Dead       int       // devices that were given up until their user's next change
 	Oldest     time.Time // when the first due device became due; zero if none is due now

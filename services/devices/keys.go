@@ -57,8 +57,8 @@ func decode(text string) ([]byte, error) {
 }
 
 const (
-	publicLength = 65 // of an uncompressed point
-	authLength   = 16
+	publicLength = 65 // bytes of the browser's public key, an uncompressed point
+	authLength   = 16 // bytes of the secret that a browser shares with its senders
 )
 
 // checkKeys checks the keys of a subscription, and returns them in the one form from which the hash is made. A bad key that is

@@ -32,16 +32,16 @@ type message struct {
 	Version string  `json:"version"`
 	UserID  string  `json:"userId"`
 	Total   int     `json:"total"`
-	Display string  `json:"display"`
-	Silent  bool    `json:"silent"`
-	Alert   *string `json:"alert"` // the version of the last alert whose item is still unread; a state, unlike Silent
+	Display string  `json:"display"` // the total as text
+	Silent  bool    `json:"silent"`  // this change does not alert
+	Alert   *string `json:"alert"`   // the version of the last alert whose item is still unread; a state, unlike Silent
 	Cause   *cause  `json:"cause"`
 }
 
 // cause is the newest item that alerts.
 type cause struct {
 	Source services.Source `json:"source"`
-	Part   *string         `json:"part"`
+	Part   *string         `json:"part"` // nil if the source has no parts
 	ItemID string          `json:"itemId"`
 	At     string          `json:"at"`
 }

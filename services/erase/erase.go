@@ -41,8 +41,8 @@ type Step struct {
 	Run  func(ctx context.Context, tx *sql.Tx, at At) (Done, error)
 }
 
-// Unname removes the key of a user from what requests wrote since a time. It runs in the transaction that frees the key: until then
-// requests name the user, also after the step that removes what earlier requests wrote.
+// Unname removes the key of a user from what requests wrote since a time. It runs in the transaction that frees the key. Until then
+// requests can name the user, even after the step that removes what earlier requests wrote.
 type Unname func(ctx context.Context, tx *sql.Tx, key string, since time.Time) error
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.

@@ -82,8 +82,8 @@ type Service struct {
 type Erasure struct {
 	Name    string // by which ByName finds it
 	BeganAt time.Time
-	DoneAt  time.Time // zero while the erasure goes on
-	Removed map[string]int
+	DoneAt  time.Time      // zero while the erasure goes on
+	Removed map[string]int // by kind
 }
 
 // Done reports whether nothing is left.

@@ -26,6 +26,7 @@ type world struct {
 	told []string // the keys that Gone was called with
 }
 
+// newWorld makes a node whose erasures consist of the given steps, and the user to erase.
 func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *world {
 	t.Helper()
 	w := &world{World: fanouttest.New(t, options)}
@@ -45,6 +46,7 @@ func (w *world) follow() {
 	w.Must(err)
 }
 
+// begin begins to erase the user.
 func (w *world) begin() Erasure {
 	w.TB.Helper()
 	erasure, err := w.Begin(w.TB.Context(), leaver)

@@ -19,9 +19,9 @@ import (
 // crowd is a node on SQLite whose users have notes. Its file is so large that a scrub takes several parts.
 type crowd struct {
 	*world
-	file     string
+	file     string       // the path of the database's file
 	said     bytes.Buffer // the server's log
-	erasures []Erasure
+	erasures []Erasure    // of all users, as they were when they began
 }
 
 // newCrowd makes a node with this many users, and begins to erase all of them.

@@ -23,7 +23,7 @@ const (
 // While a long read, such as a backup, is in progress, the log cannot be emptied. The erasure waits for it only for a
 // bounded time.
 const (
-	logTries = 30
+	logTries = 30          // to empty the log
 	logWait  = time.Second // between two tries
 	logPages = 16384       // written between two tries to empty the log: about 64 MB
 )

@@ -16,7 +16,7 @@ import (
 // progress is how far an erasure has come. It is a row of erasures as lock has read it.
 type progress struct {
 	id, key, step string
-	began         time.Time
+	began         time.Time      // when the erasure began
 	pass, found   int            // found: how much the pass has found so far
 	after         int64          // where the step goes on
 	counts        map[string]int // of removed things, by kind

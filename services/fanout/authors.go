@@ -241,11 +241,11 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.J
 	return chunk, f.NameAuthor(ctx, field, chunk)
 }
 
-// NameAuthor lets the documents of one chunk of followers name its author in a field, as far as they follow the author when it runs.
-// Dormant followers have no document; their rebuild names the author.
+// NameAuthor names the author of a chunk in a field of followers' documents: of those users of the chunk who follow the author when
+// it runs. Dormant followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
-	// refuse.
+	// refuse the name, see NameIn.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

@@ -31,12 +31,14 @@ func follow(w *fanouttest.World, author services.UserID, readers ...services.Use
 	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
 }
 
+// unfollow removes edges with the jobs that the mutation queues.
 func unfollow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Unfollow(author, readers...)
 	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
 }
 
+// mode is the mode of an author in SQL.
 func mode(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	w.TB.Helper()
 	mode, err := posts.ModeOf(w.TB.Context(), w.Store.Runner, author)

@@ -24,8 +24,8 @@ type postChunk struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after,omitempty"`
 	To     services.UserID `json:"to,omitempty"`
-	Shard  int             `json:"shard,omitempty"` // the first shard
-	Shards int             `json:"shards,omitempty"`
+	Shard  int             `json:"shard,omitempty"`  // the first shard
+	Shards int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
 	Online bool            `json:"online,omitempty"`
 
 	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, because that chunk

@@ -10,9 +10,9 @@ import (
 )
 
 // AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether the inbox holds any of them
-// now, added here or by a fan-out: a page that was read before may lack them. Posts of authors that the reader does not follow
-// are skipped. services/feed calls it for each page of a feed, so that a slow fan-out does not show in the list, nor in the
-// count after it.
+// now, added here or by a fan-out: a page that was read before may lack them. Posts of authors that the reader does not follow are
+// skipped. services/feed calls it for each page of a feed, so that readers notice a slow fan-out neither in the list nor in the
+// next count.
 func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (held bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil

@@ -78,7 +78,7 @@ func steps() []fanouttest.Step {
 	}
 }
 
-// Every kind of job makes the views equal to the facts, and repeating all jobs changes nothing.
+// Every kind of job makes the documents and inboxes equal to the facts, and repeating all jobs changes nothing.
 func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {

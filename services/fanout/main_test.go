@@ -31,6 +31,7 @@ func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 // smallChunks make three chunks of five followers.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
+// enqueue queues jobs in a transaction of their own.
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })

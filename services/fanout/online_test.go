@@ -94,6 +94,7 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	})
 }
 
+// listsAll reports whether the inboxes of all these users list a post.
 func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID) bool {
 	return !slices.ContainsFunc(users, func(user services.UserID) bool {
 		listed, _ := lists(w, user, post)

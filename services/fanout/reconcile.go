@@ -26,7 +26,7 @@ func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stam
 // edgeNow is an edge as SQL has it now, or its absence.
 type edgeNow struct {
 	services.Edge
-	follows bool
+	follows bool // false: there is no edge
 }
 
 // Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of a

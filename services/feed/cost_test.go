@@ -19,12 +19,14 @@ type traced struct {
 	names []string
 }
 
+// note adds the name of a statement.
 func (s *traced) note(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names = append(s.names, name)
 }
 
+// take returns the names since the last take.
 func (s *traced) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

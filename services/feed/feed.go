@@ -65,7 +65,7 @@ type Service struct {
 	clock     services.Clock
 	inFeeds   []services.PostKind // the kinds of posts that enter feeds
 
-	buildWait time.Duration
+	buildWait time.Duration // see Config.BuildWait
 }
 
 // New makes the service, and registers the kinds of its jobs.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan  *fanout.Fanout
+	fan  *fanout.Fanout         // the fan-out of the node
 	told *notifications.Service // the notifications of the node
 }
 

@@ -10,7 +10,8 @@ import (
 
 // A page of newer posts repeats some older posts. These limits say which.
 const (
-	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins overlap before its position.
+	// overlap is how long after its ID was made a post may be committed and still be on the next page of newer posts: such a page
+	// begins overlap before its position.
 	overlap = 5 * time.Second
 	// mostLate bounds how many posts of the overlap a page repeats.
 	mostLate = 100

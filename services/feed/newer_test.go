@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 )
 
+// newer reads a page of posts that are newer than a position.
 func (n node) newer(reader services.UserID, than services.PostID, first int) Page {
 	n.TB.Helper()
 	page, err := n.Newer(n.TB.Context(), reader, than, first)

@@ -18,7 +18,7 @@ type Item struct {
 // Page is a page of a home feed, newest first.
 type Page struct {
 	Items   []Item
-	HasNext bool
+	HasNext bool // more posts follow below the page
 	// HasPrevious reports that newer posts exist above a page that was requested with before or last.
 	HasPrevious bool
 	Next        services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
@@ -144,7 +144,7 @@ func (s *Service) below(ctx context.Context, reader services.UserID, post servic
 		return page, nil
 	}
 	page.Entries = page.Entries[:min(limit, len(page.Entries))]
-	// A reader who scrolls past an erased author's post goes on: a position does no harm.
+	// A reader may go on below the post of an erased author: as a position it does no harm.
 	shown, _, err := posts.CanHaveShown(ctx, s.store, reader, post)
 	if err == nil && !shown {
 		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, post.String()))
@@ -230,9 +230,10 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	return s.whole(ctx, s.raw, reader, services.MaxPostID, limit)
 }
 
-// whole reads entries by raw or below, with the posts in flight that belong among them: these are added to the reader's inbox, so
-// that a slow fan-out does not show in the list, nor in the count after it. A post may still be in flight when newer ones fill the
-// first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it into the count.
+// whole reads entries by raw or below, with the posts in flight that belong among them. These are added to the reader's inbox, so
+// that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when newer ones
+// fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it
+// into the count.
 func (s *Service) whole(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {

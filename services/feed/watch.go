@@ -12,7 +12,7 @@ import (
 
 // Change is one event of a home feed's subscription: the posts that are new for the reader.
 type Change struct {
-	New     services.Count
+	New     services.Count    // the count of unseen posts
 	Newest  services.PostID   // the newest unseen post; 0: none
 	Authors []services.UserID // of the newest unseen posts, the newest first, at most three
 	Badges  *services.Badges  // New is their home feed's count

@@ -20,14 +20,14 @@ const mostPrinted = 20
 // lines that begin with #, so the file can be imported itself once its lines are corrected. Nothing is written before flush,
 // because a batch may be planned again.
 type badLines struct {
-	path  string
-	out   io.Writer
-	count int64 // bad lines in the file, and those that wait for flush
+	path  string    // of the file of bad lines
+	out   io.Writer // the screen
+	count int64     // bad lines in the file, and those that wait for flush
 
 	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
-	longest int // bytes of a line that are kept; 0 is maxLineBytes
-	printed int // lines that were put on the screen
-	handle  *os.File
+	longest int      // bytes of a line that are kept; 0 is maxLineBytes
+	printed int      // lines that were put on the screen
+	handle  *os.File // the open file; nil before the first flush
 	// The entries that flush has yet to write, and their number. count includes them.
 	pending bytes.Buffer
 	queued  int

@@ -16,12 +16,11 @@ import (
 	"tidings/tests/eventually"
 )
 
-// interrupted is a database in which something happens before a write, or within its transaction, behind all statements of the write.
-// The writes count from 1.
+// interrupted is a database in which something happens before a write, or at the end of its transaction. The writes count from 1.
 type interrupted struct {
 	*sql.DB
-	writes         int
-	before, within map[int]func()
+	writes         int            // how many have begun
+	before, within map[int]func() // what happens, by the number of the write
 }
 
 func (i *interrupted) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
@@ -82,7 +81,7 @@ func (im *importer) endErasure() {
 
 // besideErasure is an import of three lines, each of which names alice.
 type besideErasure struct {
-	lines string
+	lines string // the file
 	run   func(im *importer, db Store, opts Options) (Report, error)
 	count string // the statement that counts the rows that user $1 has of the import
 }

@@ -25,8 +25,8 @@ import (
 type importer struct {
 	t   *testing.T
 	db  *sql.DB
-	dir string
-	now time.Time
+	dir string       // where files are written
+	now time.Time    // of the clock
 	out bytes.Buffer // what the last import printed
 }
 

@@ -25,12 +25,12 @@ type postRow struct {
 	Author string `json:"author"`
 	At     string `json:"at"`
 	Body   string `json:"body"`
-	Parent string `json:"parent"`
+	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
 	moment services.PostID // the least id of its millisecond
 	parent services.PostID // where the parent is named by an id
 	number int64           // of the line
-	line   []byte
+	line   []byte          // its text
 }
 
 // postImport is one import of posts under way.

@@ -24,12 +24,12 @@ type progress struct {
 	// size is the file's size as it is stored, of which the bytes given to show are a part. 0 means unknown: neither a share nor
 	// a remaining time is shown.
 	size     int64
-	started  time.Time
+	started  time.Time // when this run came to its first new line
 	skipped  int64     // bytes that an earlier run has done
 	last     time.Time // of the last drawing; at first the start
-	terminal bool
-	unit     string // what the counted items are called: follows, posts
-	drawn    int    // letters of the bar that are on the screen
+	terminal bool      // a bar is drawn
+	unit     string    // what the counted items are called: follows, posts
+	drawn    int       // letters of the bar that are on the screen
 }
 
 // newProgress makes the progress of an import that begins at started.

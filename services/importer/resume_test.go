@@ -25,7 +25,7 @@ var errBroken = errors.New("the connection is gone")
 type breaking struct {
 	*sql.DB
 	writes, failAt int
-	after          bool
+	after          bool // the write fails after its commit
 }
 
 func (b *breaking) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {

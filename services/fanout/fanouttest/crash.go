@@ -44,8 +44,8 @@ const maxChecks = 2000
 // between any two steps: for each step there is a number of checks with which it stops there.
 type mortal struct {
 	context.Context
-	end  context.CancelFunc
-	left atomic.Int64
+	end  context.CancelFunc // ends the embedded context
+	left atomic.Int64       // checks until the end; below 0 it has come
 }
 
 // newMortal makes a context that lives for the given number of checks.

@@ -1,5 +1,5 @@
 // Package fanouttest gives tests everything below the services: real engines, a clock that is moved by hand, jobs that run
-// when the test says so, and a comparison of readers' views with the facts.
+// when the test says so, and a comparison of readers' documents and inboxes with the facts.
 //
 // It guarantees that no two worlds share data. A step that fails ends the test.
 package fanouttest
@@ -38,7 +38,7 @@ type World struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
 	Server    *redistest.Server // nil on the embedded Redis
-	Memory    *nodecache.Caches
+	Memory    *nodecache.Caches // the node cache
 	IDs       *services.IDClock
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
@@ -235,7 +235,7 @@ func (w *World) Post(author services.UserID) services.PostID {
 }
 
 // Posts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already do not get
-// them: their views differ from the facts until a rebuild.
+// them: their inboxes differ from the facts until a rebuild.
 func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
@@ -347,7 +347,7 @@ func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	return page.Entries
 }
 
-// Agree compares the views of users with the facts: document and inbox must exist, and their list and count must equal the list
+// Agree compares the documents and inboxes of users with the facts: both must exist, and their list and count must equal the list
 // and the count from SQL.
 func (w *World) Agree(users ...services.UserID) {
 	w.TB.Helper()
@@ -374,7 +374,7 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
-	// The expected view comes from SQL, by the statements of pages and not by the statements of rebuilds.
+	// What is expected comes from SQL, by the statements of pages and not by the statements of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")
