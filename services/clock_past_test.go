@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// IDs of a past millisecond rise in the order of the calls, whatever was made in between. If it is full, they continue in the
-// next.
+// IDs of a past millisecond rise in the order of the calls, whatever was made in between. A full millisecond continues in the next.
 func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
 	begin := time.UnixMilli(1_700_000_000_000)

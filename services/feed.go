@@ -54,8 +54,8 @@ const MaxBodyCharacters = 5000
 // CheckBody reports whether a text is valid as the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists. The count of new posts goes up to this number, or beyond the display cap
-// if the cap is higher (badge/source.Caps.FeedLimit). It includes posts that newer posts have pushed off the list.
+// Retention is how many of the newest posts a home feed lists. The count of new posts goes up to this number, or to one above the
+// display cap if that is more (badge/source.Caps.FeedLimit). It includes posts that newer posts have pushed off the list.
 const Retention = 300
 
 // FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts, and posts

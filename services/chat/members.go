@@ -85,9 +85,9 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 }
 
 // CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that project
-// the end, and after, which updates the blocker's own document. Creating the conversation again reopens it. It runs in the
-// transaction of the block, so there is no moment in which a blocked user can still write. after is nil if there is no such
-// conversation.
+// the end, and the function after, which updates the blocker's own document. after is nil if there is no such conversation.
+// Creating the conversation again reopens it. CloseDirect runs in the transaction of the block, so there is no moment in which a
+// blocked user can still write.
 func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
 	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {

@@ -157,7 +157,7 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	}
 }
 
-// The first message is notified at once, and a stream of messages ten times a second; the last one is always notified.
+// The first message is notified at once, the next messages of a stream at most ten times a second, and the last one always.
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)

@@ -38,7 +38,7 @@ func (Source) Within(badges *services.Badges) *services.Count {
 	return &badges.Conversations.Mentions
 }
 
-// Follow follows the last sequences of the conversations that are counted when read.
+// Follow lets this node follow the last sequences of the conversations in a user's document that are counted on read.
 func (c Source) Follow(user services.UserID, document *rdb.Document) {
 	c.s.Sequences.Follow(user, document.Conversations.ReadSide)
 }

@@ -149,7 +149,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A folder in which nothing can be stored is a failure, whether its disk is full or read-only. root may write everywhere else.
+// A folder in which nothing can be stored is a failure, whether its disk is full or read-only. The test makes such a disk, because
+// root may write into any other folder.
 func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
 	folder := t.TempDir()
 	if !sqltest.SmallDisk(t, folder, "4m") {

@@ -47,7 +47,7 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 
 `
 
-// reference writes the schema as a page of Markdown. It writes into memory, so that only the end can fail. docs/schema.md is its
+// reference writes the schema as a page of Markdown. It writes into memory, so that only the last write can fail. docs/schema.md is its
 // output, and make verify compares them. The same schema gives the same text, byte for byte, so everything that comes from a map
 // is sorted.
 type reference struct {

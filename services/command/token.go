@@ -22,7 +22,7 @@ type TokenOptions struct {
 }
 
 // runToken does "tidings token": a signed token, alone on one line. now is the time of its claim iat. Its only failure is the
-// file of the key: everything else was checked with the line.
+// file of the key: everything else was checked with the command line.
 func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Writer) error {
 	// The key file goes before the secret if both are there: it was named for this token.
 	token, err := transport.NewToken{

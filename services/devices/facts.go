@@ -71,7 +71,8 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// dueAmong is dueDevices for the listed services alone. It is used while all places of strangers are taken.
+	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
+	// further request: see lanes.open.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device

@@ -16,8 +16,8 @@ const (
 	maxLanes       = 10_000 // push services that are remembered
 )
 
-// lanes bound the number of requests to each push service at once. They are in memory alone: a restart loses them, which costs
-// some requests. The courier's mu guards them.
+// lanes bound the number of requests to each push service at once. A push service that has accepted no message yet is a stranger.
+// lanes are in memory alone: a restart loses them, which costs some requests. The courier's mu guards them.
 type lanes struct {
 	most      int              // requests at once to a push service that has accepted a message
 	of        map[string]*lane // by the host of the push service

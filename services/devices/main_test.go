@@ -48,7 +48,7 @@ type world struct {
 func newWorld(b *peopletest.Bundle) *world { return newWorldWith(b, true) }
 
 // newWorldWith makes a world whose change stream is always on, or only while somebody reads it. The laps of the stream find no
-// user.
+// user, so it compares only users who were marked.
 func newWorldWith(b *peopletest.Bundle, always bool) *world {
 	w := &world{
 		Bundle: b, likes: map[services.UserID]int{}, items: map[services.UserID]services.Item{}, online: map[services.UserID]bool{},

@@ -37,7 +37,7 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 	})
 }
 
-// Whatever a push service does, the device is tried again, and then has the newest number.
+// Whatever a push service answers, the device is tried again, and then has the newest number.
 func TestRudePushServices(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, r *http.Request)
@@ -227,7 +227,7 @@ func TestPushServiceIsDown(t *testing.T) {
 	}
 }
 
-// A push service that hangs does not hold up another one, and neither do many that have accepted nothing yet.
+// A push service that hangs does not hold up another one. Nor do many that hang and have accepted nothing yet.
 func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

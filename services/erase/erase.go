@@ -126,7 +126,8 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 	}}
 }
 
-// Of returns the step that calls do once, for a few rows. Nothing bounds it: do must not remove rows whose number can grow.
+// Of returns the step that calls do once, in one transaction. No Batch bounds the rows that do removes, so it is only for rows
+// whose number stays small.
 func Of(name, kind string, do func(ctx context.Context, tx *sql.Tx, user services.UserID) (int, error)) Step {
 	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
 		n, err := do(ctx, tx, at.User)

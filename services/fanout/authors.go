@@ -26,7 +26,8 @@ const (
 	// A mode may lag behind the audience: a post that is pushed to more followers than necessary costs time and nothing else.
 	modeAfter  = 5 * time.Second // so that several follows are counted together
 	countAgain = time.Minute     // the least time between two counts of an audience of thousands
-	// modesBatch is how many authors runModes queues in one transaction: the writer of SQLite serves one at a time.
+	// modesBatch is how many authors runModes queues in one transaction: SQLite runs one writing transaction at a time, and others
+	// wait.
 	modesBatch = 1000
 )
 
@@ -51,7 +52,7 @@ type FollowerChunk struct {
 	To     services.UserID `json:"to"`
 }
 
-// ModeJob recounts an author's followers a little later than now, because a follow or an unfollow has changed their
+// ModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed their
 // number. The jobs of one author have one key, so a burst of follows is one count.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	job := jobs.UserKeyed(jobMode, author)
@@ -59,7 +60,7 @@ func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	return job
 }
 
-// modesJob recounts all audiences: after an import, or when the thresholds have changed.
+// modesJob is the job that recounts all audiences: after an import, or when the thresholds have changed.
 func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // QueueModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their own.

@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis"
 )
 
-// HostMerge merges a host's items that a follower may see into the follower's view, by an edge that was read after a stamp.
+// HostMerge merges the items of a host that a follower may see into the follower's lists, by an edge that was read after a stamp.
 // It returns the host's entry for the document, which the caller writes, or nothing for an author who is no host. refused
 // reports that something was removed since the stamp.
 //

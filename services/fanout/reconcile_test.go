@@ -224,8 +224,8 @@ func full(w *fanouttest.World, quiet, author services.UserID, readers ...service
 	return newest
 }
 
-// A follow refills the inbox that an unfollow just before it left short: the unfollow's removal may run, and the follow then come
-// before its refill. The follow does not bring back what the author deleted in between.
+// An unfollow has removed the author's posts and left the inbox short. Before it queues the refill, the user follows again: the
+// follow refills the inbox, and does not bring back what the author deleted in between.
 func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(3)

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A command that PostgreSQL rolled back, and that is then answered from its key because another node has committed it meanwhile,
-// shows nothing of the run that was rolled back.
+// PostgreSQL rolls a command back, and another node commits the same command meanwhile. Its answer then comes from its idempotency
+// key, and this node shows nothing of the run that was rolled back.
 func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
 	other := newNode(n.AnotherNode())

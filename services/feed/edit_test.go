@@ -282,7 +282,8 @@ func TestRefusedEdits(t *testing.T) {
 	}
 }
 
-// An edit whose answer was lost gets the same answer when it is repeated under its key. Another edit under that key is refused.
+// An edit whose answer was lost gets the same answer when it is repeated with its idempotency key. Another edit with that key is
+// refused.
 func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

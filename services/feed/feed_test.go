@@ -265,7 +265,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 	})
 }
 
-// A mutation under a known key returns the post that its first request made, and changes nothing.
+// A mutation with an idempotency key that was used before returns the post that the first request made, and changes nothing.
 func TestPublishAgainUnderItsKey(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

@@ -15,8 +15,8 @@ func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob is the job that writes a changed post into its copy in Redis. The command Edit writes the copy at once; the job
-// guarantees it.
+// copyJob is the job that writes a changed post into its copy in Redis. The command Edit writes the copy at once; the job makes up
+// for a failure of that.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 // runCopy is projectCopy as a job.

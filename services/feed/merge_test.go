@@ -131,7 +131,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 	})
 }
 
-// A post that is in two sources, as after a drift that the audit has not found yet, is listed once.
+// A post that is in two sources, as after an error in Redis that the audit has not found yet, is listed once.
 func TestAPostInTwoSourcesIsListedOnce(t *testing.T) {
 	s := shelf{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},

@@ -237,7 +237,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 func (s *Service) whole(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
-	// The list is read before the inbox: a fan-out that ends in between is in the list.
+	// The list of posts in flight is read before the inbox: a post whose fan-out ends in between is in the list.
 	unfinished := s.inFlight.List()
 	page, err := read(ctx, reader, before, limit)
 	if err != nil || page.FromFacts || len(unfinished) == 0 {

@@ -6,9 +6,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// FewerOn is histories.Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes
-// slow, it runs half of them: that pair differs from production in statements and scripts, and few histories cover all of
-// these.
+// FewerOn is histories.Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes slow,
+// it runs half of them. That pair is there for its own statements and scripts, and few histories run all of these.
 func FewerOn(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.Server == nil {
