@@ -12,7 +12,7 @@ const (
 	// MaxKey bounds the host application's own names of its users and objects.
 	MaxKey = 128 // characters
 
-	maxName = 64 // characters
+	maxName = 64 // characters of a name for machines: see CheckName
 )
 
 // CheckUserKey reports whether the host's key for a user is valid: 1 to 128 printable characters in Unicode's normal form C, with

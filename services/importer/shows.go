@@ -47,7 +47,7 @@ func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.all(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
 }
 
-// full ends a batch at the same limits as postImport.full.
+// full reports whether the batch is full. The limits are those of postImport.full.
 func (im *showImport) full() bool {
 	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }

@@ -58,7 +58,7 @@ type showReplay struct {
 	*fileRun
 	stored  Store
 	service ShowService
-	factor  int
+	factor  int // how many times as fast as the file
 
 	rows   []showRow
 	events []showEvent
@@ -72,9 +72,9 @@ type showReplay struct {
 // service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is now.
 // On a slow machine, late events run at once.
 //
-// A run that was interrupted, also by ctx, continues with the next event, whose time is then now. Its position is a count of
-// events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that exists
-// already is skipped. Nothing happens before the whole file was read.
+// After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
+// position is a count of events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that
+// exists already is skipped. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {

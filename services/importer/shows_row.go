@@ -135,8 +135,7 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 // showRef is the ref of a show with a key.
 func showRef(key string) services.Ref { return services.Ref{Type: services.ShowType, Text: key} }
 
-// hostsOf finds the hosts of the shows of a batch that exist already: the host's key, with the prefix, by the key of the
-// show.
+// hostsOf finds the shows of a batch that exist already. It returns the key of the host, with the prefix, by the key of the show.
 func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {

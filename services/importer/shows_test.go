@@ -22,6 +22,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// shows runs Shows with the clock and the output of the test.
 func (im *importer) shows(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
@@ -50,6 +51,7 @@ func showLine(key string, show live.Show) string {
 	return key + " " + string(show.Status) + at("planned", show.PlannedAt) + at("started", show.StartedAt) + at("ended", show.EndedAt) + at("cancelled", show.CancelledAt)
 }
 
+// season is a file with a replay, a live show, an upcoming show, a blank line and two cancelled shows.
 const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T20:00:00Z","startedAt":"2026-01-30T20:01:00.5Z","endedAt":1769806800007,"replayUrl":"https://a.example/r","coverUrl":"https://a.example/c"}
 {"key":"s2","host":"bob","title":"Two","plannedAt":"2026-01-31T11:00:00+00:00","startedAt":"1769857260000"}
 {"key":"s3","host":"ann","title":"Three","plannedAt":"2026-02-01T20:00:00Z","endedAt":null}

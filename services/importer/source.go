@@ -28,15 +28,15 @@ var (
 	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
-// source is the file to import, read line by line. identity, badPath and size are set when it is opened; line, packed and
-// open are about the line read last.
+// source is the file to import, read line by line. next sets line and open for each line; everything else is set
+// when the file is opened.
 type source struct {
 	identity string // made of a regular file and its options; "" when reading cannot be resumed
-	badPath  string
-	size     int64 // in bytes as stored; 0: unknown
-	line     int64 // the number of the last line read, from 1
-	packed   bool  // by gzip, which detects a file that is cut off
-	open     bool  // the last line read has no line break: the file may be truncated there
+	badPath  string // the file of bad lines
+	size     int64  // in bytes as stored; 0: unknown
+	line     int64  // the number of the last line read, from 1
+	packed   bool   // by gzip, which detects a file that is cut off
+	open     bool   // the last line read has no line break: the file may be truncated there
 
 	form    form
 	file    *os.File
@@ -56,7 +56,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// openSource opens the file of an import, or its input. INVALID if it cannot be read.
+// openSource opens the file of an import, or for "-" the standard input. It returns INVALID if that cannot be read.
 func openSource(opts Options) (*source, error) {
 	form := opts.formOf()
 	// Without a regular file there is no folder beside it: bad lines go into the working folder.
@@ -131,7 +131,7 @@ func (s *source) unpack(name string) error {
 		}
 		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
-	// The first read of a line meets an error again, and reports it.
+	// An error is ignored here: the first read of a line meets it again, and reports it.
 	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
 		_, _ = s.reader.Discard(len(byteOrder))
 	}

@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// noting lets a command note its updates in a list, and returns it.
+// noting makes a command note its updates in the list notes, and returns the command.
 func noting(o *command, name string, notes *[]string) *jobs.Command {
 	note := func(what string) func(context.Context) error {
 		return func(context.Context) error {
@@ -21,8 +21,8 @@ func noting(o *command, name string, notes *[]string) *jobs.Command {
 	return &o.Command
 }
 
-// A command that is repeated under its key runs AfterCommit, which brings the views up to date, and no AfterApply: PostgreSQL has run
-// Apply before it was known that the key has an answer.
+// A command that is repeated under its key runs AfterCommit, which brings the views up to date, but not AfterApply. On PostgreSQL
+// Apply may have run before it was known that the key has an answer.
 func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var notes []string
@@ -57,7 +57,7 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 	})
 }
 
-// If AfterApply fails, the views are stale, and the update that is owed runs it again.
+// If AfterApply fails, the actor's views are stale and their update is owed. When the update is tried again, it runs AfterApply again.
 func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
 	n := small(t, nil)
 	var notes []string

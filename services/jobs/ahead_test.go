@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-const burst = 300
+const burst = 300 // commands: enough that their jobs do not go ahead
 
 // adds is a command that enqueues one job.
 func adds(job jobs.NewJob) *jobs.Command {
@@ -19,7 +19,7 @@ func adds(job jobs.NewJob) *jobs.Command {
 	}}
 }
 
-// commitAll commits commands together, each with a job of the key.
+// commitAll commits count commands together. Each enqueues one job of the kind and key.
 func (n *node) commitAll(count int, kind, key string) {
 	n.tb.Helper()
 	commands := make([]*jobs.Command, count)

@@ -45,12 +45,12 @@ type Command struct {
 	// with "" always runs its own.
 	CoalesceKey string
 
-	applied bool // the last run has called Apply
-	ids     []string
+	applied bool            // the last run has called Apply
+	ids     []string        // what IDs returns
 	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
-	stale   bool
+	stale   bool            // what ViewsStale returns
 
-	unchanged bool
+	unchanged bool // the state was already as requested: see ErrUnchanged
 }
 
 // Refused is the command of a request that was refused before its own command was made: it only returns the refusal. It is
@@ -73,7 +73,8 @@ func Remembers(failed error) bool {
 // ErrUnchanged is the error of Apply if the state is already as requested.
 var ErrUnchanged = services.Errorf(services.Conflict, "the state is already as requested")
 
-// Existing is an extra text that Apply of a create returns after the first ID, if the object of that ID existed before.
+// Existing is a text among the IDs that Apply returns. A command that creates an object adds it after the object's ID if the object
+// existed before.
 const Existing = "existing"
 
 // Created reports whether a successful create made its object, now or, under the same idempotency key, the first time.
@@ -160,7 +161,7 @@ func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed e
 	return RememberRefused(ctx, tx, scope, c.Key, c.refusal)
 }
 
-// recall gives the first answer of the key again.
+// recall makes the stored answer of the key the answer of this command.
 func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Remembered) error {
 	had, found, err := Recall(ctx, tx, scope, c.Key)
 	if err != nil {

@@ -30,6 +30,7 @@ func (e *Engine) CommitInOrder(ctx context.Context, cmds ...*Command) (errs []er
 // ErrBehind is the error of a command of CommitInOrder that was not applied.
 var ErrBehind = sql.ErrBehind
 
+// commit is Commit with the function that runs the commands in a transaction: writeAll.
 func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []func(*sql.Tx) error) []error, cmds []*Command) (errs []error) {
 	few := len(cmds) <= manyCommands
 	if few {
@@ -62,8 +63,8 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 // ingest of 500 events. If more are committed together, the actors' own views are updated at once only as long as that takes at most
 // readsOfMany reads of SQL, and by the jobs otherwise: each single read would cost several round trips to PostgreSQL.
 const (
-	manyCommands = 20
-	readsOfMany  = 3
+	manyCommands = 20 // up to so many commands are short work
+	readsOfMany  = 3  // reads of SQL
 )
 
 // afterCommit updates the actors' own views: one actor's in order, several actors' in parallel.

@@ -19,7 +19,7 @@ import (
 // command is a command that leaves a log entry, and counts its runs.
 type command struct {
 	jobs.Command
-	applied, owned int
+	applied, owned int // the runs of Apply and of AfterCommit
 }
 
 func newCommand(actor services.UserID, name string) *command {

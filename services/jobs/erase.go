@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// jobsNamed and deadNamed go through their tables by ID. A job with a token is running and is left alone: its worker deletes it,
-// or the job is released and the next pass finds it.
+// jobsNamed and deadNamed read all jobs of their tables, in the order of their IDs. eraseJobs leaves a job with a token alone, because
+// it is running: its worker deletes it, or the job is released and the next pass finds it.
 var (
 	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
@@ -30,13 +30,13 @@ var (
 	setRefusal = sql.NewStatement("erase a name from a refusal", `UPDATE idempotency SET message = $3 WHERE scope = $1 AND key = $2`)
 )
 
-// soon is the time within which planned jobs are left to run by themselves before the next pass. Jobs that are planned
-// for later, such as the ends of mutes, are deleted.
+// soon separates two kinds of planned jobs. Those that are due within this time are left to run before the next pass. Those
+// that are planned for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
 // Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
-// user. Jobs of the kind except stay. Due jobs still update views, so they run: a pass that finds such a job is followed by another
-// one.
+// user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a job is
+// followed by another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
@@ -48,6 +48,7 @@ func Erase(except string) []erase.Step {
 	}
 }
 
+// refusalsBound finds the end of the part of the table that one run of unnameRefusals goes through.
 var refusalsBound = erase.Bound("idempotency", "at")
 
 // unnameRefusals is the step that removes the user's key from the refusals that the idempotency keys of others remember.
@@ -59,7 +60,7 @@ func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	return erase.Done{After: end, More: !last}, err
 }
 
-// Unname is the erase.Unname of refusals.
+// Unname is the erase.Unname that removes a user's key from remembered refusals.
 func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
 	return unname(ctx, tx, key, sql.Micros(since), math.MaxInt64)
 }

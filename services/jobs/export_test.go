@@ -3,7 +3,7 @@ package jobs
 // Doubt marks jobs as in doubt: this node may or may not hold them.
 func (e *Engine) Doubt(claimed []Job) { e.inDoubt.add(claimed) }
 
-// MaxRounds is how often a merge reads the facts.
+// MaxRounds is how often a merge reads the facts at most.
 const MaxRounds = maxRounds
 
 // HeadStart is how much earlier short work is due.

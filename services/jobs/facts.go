@@ -32,7 +32,7 @@ type Job struct {
 	Tries     int
 	Token     string
 	CreatedAt time.Time
-	Cause     trace.Cause // the span that it is a consequence of
+	Cause     trace.Cause // the span in which it was enqueued
 	Ahead     bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see headStart
 }
 

@@ -19,7 +19,7 @@ var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key 
 // A row is claimed before the command runs and filled in after it, in one transaction: other transactions only see a row
 // with a whole answer.
 var (
-	// It changes a row only if the key is new or expired. A key in use changes nothing, and the count of rows says so.
+	// remember writes a row if the key is new or expired. If the key is in use, it writes nothing, and the count of changed rows is 0.
 	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, sent_hash = excluded.sent_hash, subject = excluded.subject,
@@ -42,7 +42,7 @@ func Remember(ctx context.Context, tx *sql.Tx, scope, key string, as Remembered)
 	if as.IDs == nil {
 		as.IDs = []string{}
 	}
-	// A nil would be a NULL.
+	// A nil would become a NULL, which the columns refuse.
 	for _, hash := range []*[]byte{&as.BodyHash, &as.SentHash} {
 		if *hash == nil {
 			*hash = []byte{}

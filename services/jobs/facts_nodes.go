@@ -23,7 +23,7 @@ var (
 
 	forgetNodes = sql.NewStatement("forget nodes", `DELETE FROM nodes WHERE beat_at < {database clock} - $1`)
 
-	// The condition node <> '' looks redundant, but it selects the partial index of leased jobs, which does not have most jobs.
+	// The condition node <> '' looks redundant, but it lets the database use the partial index of leased jobs, which is small.
 	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
@@ -51,13 +51,14 @@ type Node struct {
 	Name    string
 	Process string        // the prefix of its jobs' tokens; "" for a release that does not record it
 	Self    bool          // it is this node
-	Halted  bool          // its jobs wait for an engine that does not answer, or did not a moment ago
+	Halted  bool          // its jobs wait for an engine (Redis or SQL) that does not answer, or did not a moment ago
 	Silent  time.Duration // since its last heartbeat, by the database's clock
 	Ahead   time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
 }
 
-// Beat records this node's heartbeat, and whether its jobs wait for an engine that does not answer. It lists the nodes with a
-// heartbeat within a day, by name. On SQLite, which serves one process, it does nothing and lists none.
+// Beat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It lists all nodes
+// by name, except those that have left or that ForgetNodes has removed. On SQLite, which serves one process, it does nothing and lists
+// none.
 func Beat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil

@@ -13,11 +13,11 @@ import (
 
 // engine stands for an engine that jobs need and that may not answer.
 type engine struct {
-	away  bool
+	away  bool   // it does not answer
 	check func() // called each time a waiting job is read
 }
 
-// kinds are the jobs that need the engine: "paint" changes a count of one user.
+// kinds returns the kinds of jobs that need the engine: the kind "paint" changes a count of one user.
 func (e *engine) kinds() []jobs.Kind {
 	do := func(context.Context, jobs.Job) error {
 		if e.away {
@@ -32,7 +32,8 @@ func (e *engine) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: "paint", Each: do, Changes: jobs.CountsOf(users, "RED")}}
 }
 
-// tries lets a worker run the due jobs, and then advances the clock by a job's pause.
+// tries lets a worker run the due jobs and checks that they fail exactly if the engine is away. Then it beats, and advances the clock
+// by a job's pause.
 func (n *node) tries(heart *jobs.Heartbeat, away bool) {
 	n.tb.Helper()
 	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
@@ -80,8 +81,8 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 	})
 }
 
-// The counts of jobs that wait behind a backlog, after an engine did not answer, are behind too, however late the jobs become
-// overdue.
+// After an engine did not answer, jobs wait behind a backlog. The counts that they change are behind too, however late these jobs
+// become overdue.
 func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &engine{away: true, check: func() {}}
 	n := small(t, nil, e.kinds()...)

@@ -240,7 +240,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	return err
 }
 
-// noteHalt records that an engine did not answer a job.
+// noteHalt records that an engine (Redis or SQL) did not answer a job just now.
 func (e *Engine) noteHalt() { e.halt.Store(e.clock.Now().UnixMicro()) }
 
 // halted reports whether an engine does not answer this node's jobs, or did not until a moment ago.
@@ -256,7 +256,7 @@ type inDoubt struct {
 	jobs []Job
 }
 
-// add remembers jobs. It may get some that this node does not hold: see giveBack.
+// add remembers jobs that giveBack will release. Jobs that this node does not hold may be among them: giveBack leaves those alone.
 func (d *inDoubt) add(jobs []Job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -366,7 +366,7 @@ func TestOnBeatGetsTheNodes(t *testing.T) {
 	})
 }
 
-// A node that ends gives back the jobs that it may hold, at once.
+// When a node shuts down, it releases at once the jobs that it may hold.
 func TestTheEndGivesBackJobsInDoubt(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.Register(does("paint", nothing))

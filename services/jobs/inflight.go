@@ -60,13 +60,13 @@ type affected struct {
 	everybody bool
 	users     []services.UserID
 	sources   []services.Source
-	since     time.Time
+	since     time.Time // when the counts may first have lacked the job's effect
 }
 
 // These keys in inFlight.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
-	moreHeld    = 0
-	moreOverdue = -1
+	moreHeld    = 0  // jobs of silent nodes
+	moreOverdue = -1 // overdue jobs
 )
 
 // The limits of reading overdue jobs.
@@ -77,8 +77,8 @@ const (
 	overdueWithin = 400 * time.Millisecond
 )
 
-// addHeld adds the jobs that silent nodes hold now; readOverdue removes jobs that are done. On an error it keeps the jobs found
-// so far.
+// addHeld adds the jobs that silent nodes hold now. Jobs that are done stay until readOverdue removes them. On an error it keeps the
+// jobs found so far.
 func (i *inFlight) addHeld(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
 		delete(i.jobs, moreHeld) // readOverdue of this beat finds these jobs if they still wait
@@ -130,7 +130,7 @@ func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
 func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)
-	// Do this first: a job that replaces another one in between is then found in the list of overdue ones.
+	// Do this before the list of overdue jobs is read: that list then has a job that replaces another one in between.
 	next, err := i.remaining(ctx, e)
 	if err != nil {
 		next = affectedJobs{}
@@ -143,7 +143,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	if err == nil {
 		ids, err = OverdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
 	}
-	// Only jobs that are not known yet are read: the counts that a job changes stay the same.
+	// Read only the jobs that next lacks: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known

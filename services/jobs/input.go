@@ -16,7 +16,7 @@ import (
 // defined.
 const hashVersion = 2
 
-// asked is the part of Remembered that is known before the answer: the hashes of the request and, with Sent, its subject.
+// asked returns the part of Remembered that is known before the answer: the hashes of the request and, with Sent, its subject.
 func (c *Command) asked() (asks Remembered, err error) {
 	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.Sent == nil {
 		return asks, err
@@ -108,7 +108,8 @@ func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 	return append(to, '}'), nil
 }
 
-// appendSet prints a list as a set. A nil list comes only from an Omittable field, whose null is another request than an empty list.
+// appendSet prints a list as a set. Only an Omittable field can have a nil list, and there null is another request
+// than an empty list.
 func appendSet(to []byte, list reflect.Value) ([]byte, error) {
 	if list.IsNil() {
 		return append(to, "null"...), nil

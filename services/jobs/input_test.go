@@ -8,11 +8,13 @@ import (
 	"tidings/services"
 )
 
+// part is an object in an input.
 type part struct {
 	Name string
 	On   *bool
 }
 
+// input is the input of a mutation, with a field of each kind.
 type input struct {
 	Text  *string
 	Other *string

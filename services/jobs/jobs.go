@@ -52,10 +52,10 @@ type Engine struct {
 	kinds   map[string]Kind
 	classes map[Class][]string // the names of the kinds
 	beats   []func(ctx context.Context, nodes []Node) error
-	wakeUp  map[Class]chan struct{}
-	prompt  chan struct{} // wakes the worker of the jobs that go ahead
+	wakeUp  map[Class]chan struct{} // wakes the workers of a class
+	prompt  chan struct{}           // wakes the worker of the jobs that go ahead
 
-	// These fields need no further lock.
+	// These fields are safe for concurrent use: each has its own lock or is atomic.
 	stale    staleViews
 	inDoubt  inDoubt
 	inFlight inFlight

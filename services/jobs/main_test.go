@@ -48,7 +48,7 @@ type node struct {
 
 var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// newNode opens a database as a node of a name; no part of the engine runs yet.
+// newNode opens a database as the node with this name. No worker and no heartbeat runs yet.
 func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	tb.Helper()
 	clock := &manualClock{now: start}
@@ -80,6 +80,7 @@ func does(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Ki
 	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
 }
 
+// nothing is the work of a job that has no effect.
 func nothing(context.Context, jobs.Job) error { return nil }
 
 func (n *node) must(err error) {

@@ -15,7 +15,7 @@ import (
 // projection is a copy of a fact that refuses facts read before its last change.
 type projection struct {
 	fact    int // the source of truth
-	shown   int
+	shown   int // the copy
 	changes int // of shown
 }
 

@@ -21,7 +21,7 @@ const readersShare = 6
 // commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
 type staleViews struct {
 	users  atomic.Int64 // number of users with an owed update: readers check this first
-	unlike atomic.Int64 // number of updates without an input, which no other update replaces
+	unlike atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
 	mu    sync.Mutex
 	of    map[services.UserID]*owed
@@ -92,8 +92,8 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 	return updates, true
 }
 
-// settle ends a try: the updates that are done with are owed no longer, unless they failed again meanwhile for a newer command.
-// It reports whether any is still owed.
+// settle ends a try. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a newer command.
+// It reports whether any update is still owed.
 func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +162,8 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	return stale
 }
 
-// UpdateStaleViews tries the owed updates of all users, each for as long as a command would, until a few have failed. It
-// returns how many users still have owed updates.
+// UpdateStaleViews tries the owed updates of all users, each for as long as a command would. It stops once it has failed
+// for a few users, and returns how many users still have owed updates.
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 )
 
+// errMissed is the error of an update that fails.
 var errMissed = errors.New("missed")
 
 // When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds. Other

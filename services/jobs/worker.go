@@ -19,7 +19,7 @@ const MaxTries = 5
 // bounds claims and the settling of jobs after the process was asked to stop.
 const (
 	claimLimit   = 1000
-	retryAfter   = 2 * time.Second
+	retryAfter   = 2 * time.Second        // the wait after the first failure
 	pauseFor     = 500 * time.Millisecond // a worker's pause after an engine did not answer
 	jobParallel  = 4
 	finishWithin = 5 * time.Second
@@ -227,7 +227,8 @@ func endSpan(span trace.Span, outcome error) {
 	span.End(outcome)
 }
 
-// noted records at once that an engine did not answer a job, because the other jobs of the batch may still be waiting for that engine.
+// noted returns the outcome of a job. If an engine did not answer the job, it records that at once, because the other jobs of the batch
+// may still be waiting for that engine.
 func (e *Engine) noted(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // table is a table of the tests' own.
 var table = leases.NewTable("paintings", "paintings")
 
-// studio is a database with paintings, on which nodes of some names work.
+// studio is a database with a table of paintings. Nodes work on its rows.
 type studio struct {
 	t   *testing.T
 	url string
@@ -51,6 +51,7 @@ func eachDatabase(t *testing.T, paintings []string, test func(s *studio)) {
 	})
 }
 
+// run runs a statement of SQL.
 func (s *studio) run(text string) {
 	s.t.Helper()
 	if err := s.db.Write(s.t.Context(), func(tx *sql.Tx) error {
@@ -240,6 +241,7 @@ func TestRowsThatAreNotWorkedOn(t *testing.T) {
 	})
 }
 
+// free returns what pool.Free lists.
 func (s *studio) free(pool *leases.Pool) []string {
 	s.t.Helper()
 	free, err := pool.Free(s.t.Context())

@@ -21,7 +21,7 @@ type Ask struct {
 
 // Item is one line of a board: a show as it is now, and as the session froze it.
 type Item struct {
-	// The position in the session, which a cursor contains. The show may have another position now.
+	// Place is the position in the session, which a cursor contains. The show may have another position now.
 	Place  ShowPlace
 	Frozen Frozen
 	Show   Show // as it is now
@@ -53,7 +53,7 @@ type pageStart struct {
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// pageStart parses the arguments of the request. It reads no data.
+// place finds where the page starts: it parses the arguments of the request, and reads no data.
 func (a Ask) place(viewer services.UserID) (p pageStart, err error) {
 	p.field = "sessionId"
 	switch {
@@ -232,7 +232,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	if p.fills(first, hosts) {
 		return p.page(first), false, nil
 	}
-	// Board has read the hosts alone, in the hope that active shows fill the page.
+	// Board has not read the list of replays so far, because active shows fill most pages.
 	if reader.unlisted {
 		if reader, err = s.readerData(ctx, session, after, s.replaysFor(session, first)); err != nil {
 			return cut{}, false, err

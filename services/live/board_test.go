@@ -56,6 +56,7 @@ func (h hall) later() {
 	h.Must(h.boards.Memory.Refresh(h.TB.Context()))
 }
 
+// shown returns the IDs of the shows on a page.
 func shown(board Board) (list []services.PostID) {
 	for _, item := range board.Items {
 		list = append(list, item.Show.ID)
@@ -78,6 +79,7 @@ func goOn(board Board, byCursor bool) Ask {
 	return Ask{Session: &session, LastID: &id}
 }
 
+// text returns the session as an argument of a request.
 func text(session Session) *string {
 	text := session.String()
 	return &text
@@ -300,8 +302,8 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 	})
 }
 
-// A host who was followed after the session began and has many newer replays does not displace the session's replays from
-// its pages. A node whose cache is behind the list shows no empty page.
+// A host who was followed after the session began has many newer replays. They do not displace the session's replays from the
+// session's pages. A node whose cache is behind the list shows no empty page.
 func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)

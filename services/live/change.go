@@ -55,6 +55,7 @@ func planned(show Show) Show {
 	return show
 }
 
+// byPlace compares shows for the order of a list of a Difference.
 func byPlace(a, b Show) int {
 	switch from, to := a.Place(), b.Place(); {
 	case a.Status == ShowCancelled:

@@ -8,7 +8,7 @@ import (
 
 const (
 	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
-	// A cursor begins with the form, the section, the score and the ID. The session follows.
+	// cursorPlace is the length in bytes of what precedes the session in a cursor: the form, the section, the score and the ID.
 	cursorPlace = 1 + 1 + 8 + 8
 )
 

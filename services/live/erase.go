@@ -49,8 +49,8 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	return done, err
 }
 
-// eraseShows cancels shows of any status and removes their texts. A late pass deletes their rows, because no node has the shows on
-// boards any more.
+// eraseShows cancels shows of any status and removes their texts. A later pass deletes their rows: by then no node has the
+// shows on boards any more.
 func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {

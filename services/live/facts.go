@@ -154,6 +154,7 @@ func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.P
 	return found[0], nil
 }
 
+// selectShows runs a statement that selects showColumns.
 func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []Show, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		show, err := scanShow(scan)
@@ -177,6 +178,7 @@ func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 	return show, nil
 }
 
+// timeOrNone is the inverse of orNoTime.
 func timeOrNone(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}

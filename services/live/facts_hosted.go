@@ -22,6 +22,7 @@ func (s *Service) HostedBy(ctx context.Context, viewer services.UserID, pages []
 	return hostedBy(ctx, s.store, viewer, pages)
 }
 
+// hostedBy is HostedBy on a database.
 func hostedBy(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[Show], error) {
 	return sql.UserLists(ctx, db.Runner, showsOfHosts, viewer, pages, func(scan func(...any) error, first ...any) (Show, uint64, error) {
 		show, err := scanShow(scan, first...)

@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// TestHostedShowsAreWalkedToTheirEnd walks shows of every status, two of whose hosts hide them from the viewer.
+// The shows of five users are read page by page, in every status. Two hosts, one who hides from the viewer and one who blocks the
+// viewer, have an empty list.
 func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer services.UserID = 5

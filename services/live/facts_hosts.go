@@ -119,8 +119,8 @@ func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, err
 	return selectShows(ctx, tx.Runner, unpublishedShows, host)
 }
 
-// setNamed records that all documents list some hosts, and returns the hosts that were not recorded before. It omits hosts whose
-// followers are being processed in chunks.
+// setNamed records that all documents list these hosts, and returns the hosts of which that was not recorded before. It neither
+// records nor returns hosts whose followers are being processed in chunks.
 func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
 }
@@ -166,7 +166,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns the hosts, among some, that have more than a number of followers, active or not. Each of them gets a job of
+// manyFollow returns those of the given hosts that have more than this number of followers, active or not. Each of them gets a job of
 // its own, which works in chunks.
 func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))

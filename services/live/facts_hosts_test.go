@@ -10,6 +10,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// host records that users have shows.
 func (b *bundle) host(hosts ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {

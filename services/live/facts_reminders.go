@@ -70,7 +70,7 @@ func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after 
 	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }
 
-// remindsOf returns the shows, among some, of which a user has a reminder.
+// remindsOf returns those of the given shows of which a user has a reminder.
 func remindsOf(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	reminds := make(map[services.PostID]bool)
 	err := db.Each(ctx, remindedOf, []any{user, shows}, func(scan func(...any) error) error {

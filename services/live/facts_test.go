@@ -57,6 +57,7 @@ func aShow(id services.PostID, host services.UserID, status ShowStatus, second i
 	return show
 }
 
+// show inserts shows and records their hosts.
 func (b *bundle) show(shows ...Show) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {

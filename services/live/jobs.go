@@ -23,6 +23,7 @@ const (
 // remindersPerStep is the most reminders that one transaction sends.
 const remindersPerStep = 1000
 
+// kinds are all kinds of jobs of shows, hosts and replays.
 func (s *Service) kinds() []jobs.Kind {
 	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
 		// Closing comes in bursts, since shows are planned for the full hour: a batch reads all of them by one statement.

@@ -21,7 +21,7 @@ func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
 
-// onBoardsSince is the log onBoardsSince since which boards have a show in its present state; it is 0 if no board has the show.
+// onBoardsSince is the version of the log since which boards have a show in its present state; 0 if no board has the show.
 func onBoardsSince(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{show})

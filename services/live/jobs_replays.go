@@ -61,7 +61,7 @@ func inLists(show Show) bool {
 	return show.Status == ShowReplay && show.Version > 0 && !show.Pull
 }
 
-// fanOutReplay brings a replay to the followers.
+// fanOutReplay adds a replay to the lists of its host's followers.
 func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := s.show(ctx, id)
 	// The host was erased, or is not on boards yet. In the second case publishShows will queue a job for the host's replays.
@@ -71,7 +71,7 @@ func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.Po
 	return s.fanOutChunks(ctx, job, show.Host, id)
 }
 
-// fanOutReplays brings a host's newest replays to the followers.
+// fanOutReplays adds a host's newest replays to the lists of the followers.
 func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 	return s.fanOutChunks(ctx, job, host, 0)
 }
 
-// fanOutChunks updates the followers as a fan-out of posts does: at once if they are one chunk, otherwise by a job for each
-// chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
+// fanOutChunks updates the lists of the followers as a fan-out of posts updates inboxes: at once if they are one chunk, otherwise by a
+// job for each chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	// For a big host only the active followers are updated; the lists of idle followers are rebuilt when they return.
 	since, err := s.fanout.PushedSince(ctx, host)
@@ -106,7 +106,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	return s.jobs.Replace(ctx, job, jobs)
 }
 
-// runReplayChunk updates the followers of one chunk, on any node.
+// runReplayChunk updates the lists of one chunk of followers. Any node may run it.
 func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 	var chunk replayChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -195,7 +195,7 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []r
 	return results, err
 }
 
-// ReplaysDelivered is how many times this node has put replays into a list.
+// ReplaysDelivered is how many times this node has put replays into a list that lacked them.
 func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays, and adds the replays if the follow still exists. The

@@ -32,6 +32,7 @@ func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
 
+// present reads a show from SQL as it is now.
 func present(w *fanouttest.World, id services.PostID) Show {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{id})

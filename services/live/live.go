@@ -73,7 +73,7 @@ type Service struct {
 	projector *projector.Projector
 	ids       *services.IDClock
 	clock     services.Clock
-	ages      services.SourceExpiry
+	ages      services.SourceExpiry // after how many days an item leaves the count
 
 	// These come from Config, with its defaults filled in. idle is Config.SessionFor, longest is the longest life of a session.
 	limits        ShowLimits

@@ -60,6 +60,7 @@ type hall struct {
 	boards *Service
 }
 
+// newHall makes the service with a long wait for rebuilds; change, if not nil, changes its configuration.
 func newHall(w *fanouttest.World, change func(*Config)) hall {
 	cfg := configOf(w, w.Fanout)
 	cfg.BuildWait = 10 * time.Second
@@ -74,6 +75,7 @@ func newHall(w *fanouttest.World, change func(*Config)) hall {
 // smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
+// lowThresholds makes authors big with 3 followers and huge with 5, in small chunks.
 func lowThresholds(cfg *fanout.Config) {
 	smallChunks(cfg)
 	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}

@@ -26,7 +26,7 @@ type memoryFacts interface {
 	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
-	// HostVersions lists the hosts with IDs above after, in that order.
+	// HostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
 }
 
@@ -50,10 +50,10 @@ type Memory struct {
 	facts   memoryFacts
 	clock   services.Clock
 	log     *slog.Logger
-	horizon time.Duration
+	horizon time.Duration                           // how long former positions are kept
 	read    *changelog.Cache[services.PostID, Show] // shows that this cache does not keep
 
-	following *changelog.Following
+	following *changelog.Following // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after
 	// apply has returned.
 	mu    sync.RWMutex
@@ -63,7 +63,7 @@ type Memory struct {
 
 	// Lock order: mu, then the lock of readers (addLearned).
 	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
-	boards  *receivers[*HostWatch]
+	boards  *receivers[*HostWatch]      // the open boards
 }
 
 // changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
@@ -176,7 +176,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
-		// Shows in state are kept too: when such a show leaves state, read must not return a copy from before the entry.
+		// Put shows that are in state into read too: when such a show leaves state, read must not return a copy from before the entry.
 		m.read.Keep(change.Show.ID, change.Show)
 		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {

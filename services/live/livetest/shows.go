@@ -45,7 +45,7 @@ func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 	return ids
 }
 
-// Schedule plans a show.
+// Schedule plans a show to start after the time in, and returns its ID.
 func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	made := Apply(w, Service(w).Schedule(host, live.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
