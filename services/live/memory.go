@@ -195,10 +195,11 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 }
 
 // load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read first:
-// later entries may already be in the loaded state, and then change nothing. Versions come before the shows: a count that is
-// newer than its version is notified again when the log brings that version. Active shows come before ended ones, because an
-// active show may end in between. Former positions come last, so they are never older than the shows. The new state is built
-// aside and installed at once: readers see the former one until then, and a failed load changes nothing.
+// later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a show
+// goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer version. Active
+// shows come before ended ones, because an active show may end in between. Former positions come last, so they are never older than the
+// shows. The new state is built apart and installed in one step: readers see the former one until then, and a failed load changes
+// nothing.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
@@ -284,7 +285,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 	slices.SortStableFunc(s.recentMoves, func(a, b recentMove) int { return cmp.Compare(a.at, b.at) })
 }
 
-// install replaces the cache with the loaded state. It is unknown which shows have changed.
+// install replaces the cache with the loaded state. It is unknown which shows have changed, so all receivers are to be notified.
 func (m *Memory) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -161,6 +161,7 @@ func (h *headsOfHosts) Pop() any {
 	return last
 }
 
+// pageOfHeads reads a page by a heap of the hosts' lists: one of the alternatives in BenchmarkBoard.
 func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	heads := make(headsOfHosts, 0, len(hosts))
 	for _, followed := range hosts {
@@ -182,6 +183,7 @@ func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint
 	return page
 }
 
+// allSpans is the one sorted list of all active spans, for pageOfAll.
 func allSpans(state *showState) (all []span) {
 	state.hosts.all(func(known *cachedHost) {
 		if known.shows != nil {
@@ -192,6 +194,7 @@ func allSpans(state *showState) (all []span) {
 	return all
 }
 
+// pageOfAll reads a page by a walk through all spans: the other alternative in BenchmarkBoard.
 func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {

@@ -51,9 +51,9 @@ type boardPage struct {
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
 // pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with the
-// topScores scores fill the page, or nearly; the other hosts are skipped unless their topScores score is at least that of the page's last
-// show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each show's
-// host (BenchmarkBoard).
+// greatest of these scores fill the page, or nearly; another host is skipped unless its highest score is at least that of the page's
+// last show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each
+// show's host (BenchmarkBoard).
 func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer page.free()

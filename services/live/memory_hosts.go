@@ -10,17 +10,17 @@ import (
 // cachedHost is a user who has or had a show on boards. Its summary lets a board of many hosts skip most of them without
 // reading their shows.
 type cachedHost struct {
-	number          services.UserID
-	version         uint64     // of the log, at which the set of live shows last changed
-	active, replays int64      // the greatest scores of the spans in these lists
-	shows           *hostShows // nil: none is cached
+	number          services.UserID // the user ID
+	version         uint64          // of the log, at which the set of live shows last changed
+	active, replays int64           // the greatest scores of the spans in these lists
+	shows           *hostShows      // nil: none is cached
 }
 
 // hostTable finds hosts by user ID. It uses open addressing, because every badge and every board looks up all hosts that a
 // viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never removed.
 type hostTable struct {
 	slots []cachedHost // a power of two, at most half of them used; user ID 0 marks a free one
-	taken int
+	taken int          // how many slots are used
 }
 
 // fewestHosts is the size of an empty table: a power of two, as every size.
@@ -78,7 +78,8 @@ func (t *hostTable) all(call func(*cachedHost)) {
 	}
 }
 
-// changed updates the summary that boards read first. For a host without shows it keeps only the version.
+// changed updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows it keeps
+// only the version.
 func (h *cachedHost) changed() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {

@@ -65,11 +65,13 @@ func (h *hosting) change(before, after Show) Show {
 	return after
 }
 
+// boardAt is a board at one version of the log.
 type boardAt struct {
 	Active, Replays []Show
 	More            bool
 }
 
+// boardsAt reads the board of four hosts at a version.
 func boardsAt(m *Memory, version uint64) (all boardAt) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
 	all.Active, all.More = m.activeAt(hosts, version, ShowPlace{}, 100)

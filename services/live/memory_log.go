@@ -50,6 +50,7 @@ func (c *LogChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+// append writes an entry to the log, and returns its version.
 func (c *LogChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (uint64, error) {
 	return changelog.Append(ctx, tx, LogKind, c.Show.ID.String(), entry)
 }

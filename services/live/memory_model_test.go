@@ -23,8 +23,9 @@ type history struct {
 	client map[services.UserID]services.LiveCount // a client that asks all nodes and drops answers that are not newer
 }
 
-const modelHosts = services.UserID(4)
+const modelHosts = services.UserID(4) // the hosts have the IDs from 1 to this one
 
+// committed adds a show's state to the model if it is of the newest version: otherwise only texts have changed.
 func (h *history) committed(one Show) {
 	if one.Version == h.s.head {
 		h.states = append(h.states, one)
@@ -32,6 +33,7 @@ func (h *history) committed(one Show) {
 	h.noted()
 }
 
+// noted records the present time as that of the versions that have none yet.
 func (h *history) noted() {
 	for len(h.times) < int(h.s.head) {
 		h.times = append(h.times, h.s.now)
@@ -127,6 +129,7 @@ func (h *history) at(version uint64) map[services.PostID]Show {
 	return stood
 }
 
+// board returns one section of a board, replays or active shows, from the shows as they were at a version.
 func board(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []shownLine) {
 	for _, one := range stood {
 		if place := one.Place(); place != (ShowPlace{}) && place.Replay == replays &&
@@ -210,6 +213,7 @@ func (h *history) checkCounts(m *cache) {
 	}
 }
 
+// ask lets the client ask a node for the count of a host.
 func (h *history) ask(m *cache, host services.UserID) {
 	if now := m.Shows.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now

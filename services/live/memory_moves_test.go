@@ -74,6 +74,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	})
 }
 
+// catchUp lets a node read the log to its end.
 func catchUp(t *rapid.T, m *cache, s *showSQL) {
 	if err := m.Shows.Refresh(t.Context()); err != nil || m.Shows.Version() != s.head {
 		t.Fatalf("at %d of %d: %v", m.Shows.Version(), s.head, err)

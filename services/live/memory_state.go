@@ -54,13 +54,14 @@ type span struct {
 type recentMove struct {
 	at      int64 // ms, the time of the move
 	show    services.PostID
-	version uint64
+	version uint64 // the show's version after the move
 }
 
 func newShowState() *showState {
 	return &showState{byID: map[services.PostID]*cachedShow{}, hosts: newHostTable()}
 }
 
+// holdsAt reports whether the show has this position at a version.
 func (s *span) holdsAt(version uint64) bool {
 	return s.from <= version && (s.until == 0 || version < s.until)
 }
@@ -288,6 +289,7 @@ func (k *cachedShow) whole() Show {
 	}
 }
 
+// millis is a time in milliseconds since 1970; 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -295,6 +297,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
+// moment is the inverse of millis.
 func moment(ms int64) (t time.Time) {
 	if ms != 0 {
 		t = time.UnixMilli(ms).UTC()

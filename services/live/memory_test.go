@@ -19,16 +19,16 @@ import (
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
 type showSQL struct {
 	log      []changelog.Entry
-	sqlDown  error
+	sqlDown  error // what reads return while SQL does not answer; nil: it answers
 	shows    map[services.PostID]Show
 	history  []Former
-	versions map[services.UserID]uint64
-	head     uint64
+	versions map[services.UserID]uint64 // of the hosts, see HostVersion
+	head     uint64                     // the newest version of the log
 	now      time.Time
 	between  func(what string) // runs before each read, as if others wrote while the cache loads
 	unclear  atomic.Bool       // the next log entry cannot be parsed
 
-	sqlShows, loads int
+	sqlShows, loads int // how many shows were read by ID, and how often a load began
 }
 
 func newShowSQL() *showSQL {
@@ -126,6 +126,7 @@ func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.
 	return found, s.sqlDown
 }
 
+// all lists the shows that a condition accepts, by host, the newest end first.
 func (s *showSQL) all(of func(Show) bool) (list []Show) {
 	for _, one := range s.shows {
 		if of(one) {
@@ -239,6 +240,7 @@ func showIDs(shows []Show) (list []services.PostID) {
 // reader is a watched user.
 const reader = services.UserID(7)
 
+// of returns follows of authors, all from the first moment on.
 func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {
 		list = append(list, services.FollowedAuthor{Author: author})
@@ -246,6 +248,7 @@ func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	return list
 }
 
+// turn lets a node read the log once.
 func turn(t testing.TB, m *cache) {
 	t.Helper()
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
@@ -253,6 +256,7 @@ func turn(t testing.TB, m *cache) {
 	}
 }
 
+// active returns the live and upcoming shows of hosts at a version, in the order of boards.
 func active(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
 	shows, _ := m.Shows.activeAt(of(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)

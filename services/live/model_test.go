@@ -23,8 +23,8 @@ type boards struct {
 	t       *rapid.T
 	hosts   []services.UserID
 	readers []services.UserID
-	running []services.PostID
-	follows map[[2]services.UserID]bool
+	running []services.PostID           // live shows
+	follows map[[2]services.UserID]bool // by reader and host
 	muted   map[[2]services.UserID]bool
 	unsure  map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
 }
@@ -92,6 +92,7 @@ func (b *boards) begin(lists bool) {
 	}
 }
 
+// step runs one random change of the facts or the keys.
 func (b *boards) step() {
 	host := rapid.SampledFrom(b.hosts).Draw(b.t, "host")
 	reader := rapid.SampledFrom(b.readers).Draw(b.t, "reader")
@@ -163,6 +164,7 @@ func (b *boards) lose(what string, reader services.UserID) {
 	}
 }
 
+// mute makes a reader mute a host, or ends the mute if there is one.
 func (b *boards) mute(pair [2]services.UserID) {
 	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], Made: b.IDs.Next()}
 	if pair[0] == pair[1] {

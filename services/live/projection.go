@@ -20,7 +20,7 @@ const (
 
 	builtMark  = '!'                                // before the floor, in the first member of a list that is not being built
 	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
-	maxEnd     = 1<<(5*endLength) - 1
+	maxEnd     = 1<<(5*endLength) - 1               // the latest end that endLength letters can hold
 )
 
 //go:embed lua/*.lua
@@ -70,6 +70,7 @@ func placeText(place ShowPlace) string {
 	return string(letters[:]) + place.ID.String()
 }
 
+// replayText prints an entry as a member of a list of replays.
 func replayText(entry replayEntry) string {
 	return placeText(entry.Place) + rdb.AuthorLetters(entry.Host)
 }

@@ -28,9 +28,9 @@ const (
 type boardWorld struct {
 	*feedhistory.World
 	redis projection
-	hosts map[services.UserID]bool // authors named in their followers' documents
-	ended map[services.PostID]replayEntry
-	early bool // injects a bug: replays are read before their list is created
+	hosts map[services.UserID]bool        // authors named in their followers' documents
+	ended map[services.PostID]replayEntry // all replays
+	early bool                            // injects a bug: replays are read before their list is created
 }
 
 // Event runs one event that concerns boards.
@@ -104,6 +104,7 @@ func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to serv
 	return nil
 }
 
+// addReplayAgain does what Service.addReplaysAgain does, with pauses in which other work can run.
 func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range feedhistory.Rounds {
 		pause()
@@ -180,6 +181,7 @@ func (w *boardWorld) replaysBy(reader services.UserID) []replayEntry {
 	})
 }
 
+// replaysOf lists the replays of the hosts that fits accepts, newest first.
 func (w *boardWorld) replaysOf(fits func(host services.UserID) bool) (list []replayEntry) {
 	for _, entry := range w.ended {
 		if fits(entry.Host) {
@@ -269,7 +271,7 @@ func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
-// The scripts of documents that have bugs injected.
+// The scripts of package rdb that some boardBugs change.
 var (
 	inboxDrop    = clienttest.Script("inbox_drop")
 	inboxMerge   = clienttest.Script("inbox_merge")

@@ -52,6 +52,7 @@ func (v listView) build(facts rdb.FeedFacts) {
 	v.must(err)
 }
 
+// begin begins a rebuild of the reader's document and returns its stamp.
 func (v listView) begin(refill bool) redis.Stamp {
 	v.Helper()
 	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{listReader}, rdb.RebuildMode{Visit: true, Refill: refill})
@@ -67,6 +68,7 @@ func (v listView) stamp() redis.Stamp {
 	return stamp
 }
 
+// drop removes a host from the reader's document and list, as the end of a follow does.
 func (v listView) drop(host services.UserID) {
 	v.Helper()
 	_, err := v.c.DropFromInbox(v.Context(), listReader, host)
@@ -79,6 +81,7 @@ func (v listView) dropUser(last int64) {
 	v.must(err)
 }
 
+// field reads a field of the reader's document.
 func (v listView) field(name string) string {
 	v.Helper()
 	value, err := v.c.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
@@ -86,6 +89,7 @@ func (v listView) field(name string) string {
 	return value
 }
 
+// set writes a field of the reader's document.
 func (v listView) set(name string, value any) {
 	v.Helper()
 	v.must(v.c.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())

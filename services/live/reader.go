@@ -68,6 +68,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	return known, err
 }
 
+// readerDataOf is the readerData of an answer of Redis. limit is the number of replays that were asked for.
 func readerDataOf(read boardRead, limit int) readerData {
 	v := readerData{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
@@ -125,8 +126,8 @@ func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, af
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// ids corrects this node's clock by the database's. Another node, whose clock is as far ahead, may have made the session before it
-	// learned its own correction. So the later of the two times counts.
+	// latest is the later of two times: that of ids, which corrects this node's clock by the database's, and the clock itself. Another
+	// node, whose clock is ahead as well, may have made the session before it learned of its own correction.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
@@ -205,6 +206,6 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	return holds || err != nil
 }
 
-// renew extends a session by its idle time and 1/extraIdleDivisor of it more: by 31 minutes if the idle time is 30. Pages within that
-// extra minute then write nothing.
+// extraIdleDivisor: renew extends a session by its idle time and 1/extraIdleDivisor of it more, by 31 minutes if the idle time is 30.
+// Pages within that extra minute then write nothing.
 const extraIdleDivisor = 30

@@ -278,6 +278,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 	})
 }
 
+// indices returns the numbers from 0 to n-1.
 func indices(n int) []int {
 	list := make([]int, n)
 	for i := range list {
