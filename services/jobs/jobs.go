@@ -55,7 +55,7 @@ type Engine struct {
 	wakeUp  map[Class]chan struct{} // wakes the workers of a class
 	prompt  chan struct{}           // wakes the worker of the jobs that go ahead
 
-	// These fields are safe for concurrent use: each has its own lock or is atomic.
+	// Many goroutines use these fields. Each is safe for that by itself.
 	stale    staleViews
 	inDoubt  inDoubt
 	inFlight inFlight

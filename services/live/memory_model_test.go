@@ -25,7 +25,7 @@ type history struct {
 
 const modelHosts = services.UserID(4) // the hosts have the IDs from 1 to this one
 
-// committed adds a show's state to the model if it is of the newest version: otherwise only texts have changed.
+// committed adds a committed state of a show, and the time of its version, to the model.
 func (h *history) committed(one Show) {
 	if one.Version == h.s.head {
 		h.states = append(h.states, one)

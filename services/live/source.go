@@ -25,7 +25,7 @@ func (Source) Name() string { return "live board" }
 // Key is LIVE_BOARD.
 func (Source) Key() services.Source { return services.SourceLiveBoard }
 
-// Part is the number of shows.
+// Part is the source's count. It has no further parts.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.LiveBoard, i)
 }

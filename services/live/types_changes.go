@@ -257,10 +257,12 @@ func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
+// cancelled is the error for a change of a show that was cancelled.
 func (s Show) cancelled() error {
 	return services.Errorf(services.Conflict, "showId: %s was cancelled, %s", s.GlobalID(), timeText(s.CancelledAt))
 }
 
+// checkPlan returns an error unless a plan is in the future, and by at most MaxShowAhead.
 func checkPlan(at, now time.Time) error {
 	switch latest := now.Add(MaxShowAhead); {
 	case !at.After(now):

@@ -21,6 +21,7 @@ var (
 // minute is the time n minutes after the shows of these tests were scheduled.
 func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute) }
 
+// scheduled is a new upcoming show, planned for showPlan.
 func scheduled(t testing.TB) Show {
 	t.Helper()
 	show, err := ScheduleShow(services.PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)

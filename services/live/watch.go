@@ -69,9 +69,9 @@ type watcher struct {
 	reader readerData       // the followed hosts
 	// top is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
 	top       ShowPlace
-	replaced  bool // a session that was sent or requested has ended
-	slotTaken bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
-	renewed   time.Time
+	replaced  bool      // a session that was sent or requested has ended
+	slotTaken bool      // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
+	renewed   time.Time // when the session was renewed last
 	waits     time.Time // since when the badges are behind; zero if they are not
 }
 

@@ -10,10 +10,13 @@ import (
 	"tidings/services/sql"
 )
 
-// unreadDays counts the newest unread messages of states s, at most services.MessagesCounted + 1, by the day in a message's ID. It
-// reads only the index site_message_recipients_unread. A state and its counts are one snapshot, so that counts belong to their version.
+// unreadDays and unreadRows are parts of the statements that count the newest unread messages of states s, at most
+// services.MessagesCounted + 1, by the day in a message's ID. The count reads only the index site_message_recipients_unread. A state
+// and its counts are one snapshot, so that counts belong to their version.
 const (
+	// unreadDays are the columns: the state, a day, and the number of its messages.
 	unreadDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
+	// unreadRows are the messages to count.
 	unreadRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL
 	AND h.message >= COALESCE((SELECT o.message FROM site_message_recipients o WHERE o.user_number = s.user_number AND o.type = s.type
 		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`

@@ -22,6 +22,7 @@ func (b box) commit(user services.UserID, mark Mark) error {
 	return b.Fanout.Commit(b.TB.Context(), cmd)[0]
 }
 
+// number is the user ID of a key.
 func (b box) number(key string) services.UserID {
 	b.TB.Helper()
 	return b.Named(key)[0]

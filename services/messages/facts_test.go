@@ -36,6 +36,7 @@ func (b bundle) message(id ID, kind string) Message {
 	return m
 }
 
+// give delivers a message to users.
 func (b bundle) give(id ID, users ...services.UserID) (found []State) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -72,6 +73,7 @@ func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	return ids
 }
 
+// state is a state whose unread messages are all of the first day.
 func state(user services.UserID, kind string, version uint64, unread int) State {
 	state := State{User: user, Type: kind, Version: version, Unread: unread}
 	state.Days.Days[0] = unread // the ids of these tests are of the first day of 1970

@@ -197,6 +197,7 @@ func (m *mailbox) run(job jobs.Job) {
 	}
 }
 
+// actions are the events of a random history, by name.
 func (m *mailbox) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"send": func(t *rapid.T) {

@@ -13,8 +13,8 @@ import (
 type Mark struct {
 	IDs  []ID
 	Type *string
-	All  bool
-	UpTo ID // 0 means all that exist when the command is committed
+	All  bool // all messages; it excludes IDs
+	UpTo ID   // 0 means all that exist when the command is committed
 	// Token is the readToken of the list that was shown; "" for none.
 	Token string
 }

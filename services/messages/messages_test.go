@@ -28,6 +28,7 @@ func newBox(w *fanouttest.World) box {
 	return box{w, newService(w, w.Fanout)}
 }
 
+// keysTo returns the keys of a number of new users.
 func keysTo(count int) []string {
 	keys := make([]string, count)
 	for i := range keys {
@@ -36,6 +37,7 @@ func keysTo(count int) []string {
 	return keys
 }
 
+// send commits a message; nothing is delivered yet.
 func (b box) send(draft Draft) ID {
 	b.TB.Helper()
 	cmd, err := b.service.Send(draft)

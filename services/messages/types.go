@@ -43,7 +43,7 @@ func (id ID) Time() time.Time { return services.PostID(id).Time() }
 // Message is a message from the host application to users, as one recipient has it.
 type Message struct {
 	ID ID
-	// The type is set when the message is sent and never changes: rows of recipients repeat it, for their index.
+	// Type is set when the message is sent and never changes: rows of recipients repeat it, for their index.
 	Type      string
 	Title     string    // 1 to 255 characters
 	Content   string    // up to 64 KB
@@ -77,7 +77,7 @@ func (s State) shown() services.MessageTypeState {
 
 // The limits of a message.
 const (
-	maxTitle   = 255
+	maxTitle   = 255      // characters
 	maxContent = 64 << 10 // bytes
 	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunks.
 	MaxRecipients = 10_000

@@ -114,8 +114,8 @@ var Checks = map[string]func(c Config) string{
 		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
 		return reason
 	},
-	// A lower limit for the application's own tokens would be a mistake. The Front would not apply it: it checks --body-limit
-	// alone.
+	// The limit for the application's own tokens must not be below --body-limit: transport.Front, which checks --body-limit alone,
+	// would not apply it.
 	"ingest-body-limit": func(c Config) string {
 		return reasonIf(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
 	},
@@ -131,7 +131,7 @@ var Checks = map[string]func(c Config) string{
 	},
 	// With two keys it would be unclear which one a token must be signed with.
 	"jwks": checkJWKS,
-	// A check that silently does not take place would be worse than none.
+	// Without a key the audience of tokens is not checked. The operator must not believe that it is.
 	"jwt-audience": func(c Config) string {
 		return reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
@@ -204,7 +204,7 @@ func checkDatabase(c Config) string {
 }
 
 // checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options. The address is empty
-// only in a Config that tests make without kong. It then means auto.
+// only in a Config that tests make without the command line. It then means auto.
 func checkRedis(c Config) string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {

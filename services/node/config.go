@@ -12,11 +12,12 @@ import (
 )
 
 // Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of QueryDepth is
-// --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change these names. default holds when
-// neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists
-// some, for the completion in shells. secret says what is hidden when the value is printed: "all" of it, or the password of a
-// "url". for names the commands that take the flag, "serve" without the tag. group begins a group of the help with its heading. A
-// flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
+// --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags "name" and "variable" change these names. The tag
+// "default" is the value if neither is given, "placeholder" is the unit of the value or its form, "min" and "max" bound it, "oneof"
+// lists all values, and "words" lists some, for the completion in shells. The tag "secret" says what is hidden when the value is
+// printed: "all" of it, or the password of a "url". The tag "for" names the commands that take the flag; without it only serve does.
+// The tag "group" begins a group of the help with its heading. A flag takes precedence over the environment, and the environment over
+// the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // Checks needs the flag's name there.
@@ -70,7 +71,7 @@ type Config struct {
 	AnswerLimit      int           `default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
 	RequestDeadline  time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a request to arrive, its body included, and for a message of a socket"`
 	AnswerDeadline   time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a client to read one answer, after which it is disconnected"`
-	// It is above SocketsPerAddress, so that an address with all of its sockets open can still send requests.
+	// The default is above that of SocketsPerAddress, so that an address with all of its sockets open can still send requests.
 	ConnectionsPerAddress int `default:"3000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most connections of one address, sockets included; 0: no limit; it does not apply to trusted proxies or in development mode"`
 
 	SocketSubscriptions int           `group:"Sockets, rates and the drain:" default:"20" placeholder:"COUNT" min:"1" max:"1000" help:"the most subscriptions of one socket or event stream"`
@@ -107,8 +108,8 @@ type Config struct {
 	Categories       []string      `placeholder:"LIST" help:"categories of notifications of the application, up to 32, which are defined at the start: NAME, or NAME=OPTIONS with a + between the options: 1 to 7, the days for which an unseen notification counts (7), or never; single: notifications are not grouped; dot: shown as a dot, not in the total; apart: a number that is not in the total: orders=never+single,promotions=dot; a category that is removed from the list stays until removeCategory"`
 	SiteMessageTypes []string      `default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
 	DisplayCaps      []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD, VIEWS; 99 for the others"`
-	// A number that has changed is on an open page within PushInterval; if a hint was lost, within SweepInterval; if many
-	// share the change, and its hint was lost, within LogInterval.
+	// A number that has changed is on an open page within PushInterval; if its hint was lost, within SweepInterval;
+	// and if the hint of a change of shared data was lost, within LogInterval.
 	PushInterval  time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
 	SweepInterval time.Duration `default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
 	LogInterval   time.Duration `default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
@@ -161,8 +162,7 @@ func (c Config) connectionsPerAddress() int {
 	return c.ConnectionsPerAddress
 }
 
-// databaseFile is the file of SQLite in the data folder.
-// claimDemoFolder looks for it too.
+// databaseFile is the file of SQLite in the data folder. claimDemoFolder looks for it too.
 const databaseFile = "tidings.db"
 
 // DatabaseURL is the database to open: the configured one, else SQLite in the data folder. Commands other than serve use it too.

@@ -104,8 +104,8 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	return state
 }
 
-// engine asks an engine for an answer, and measures it. The error itself is not shown, because it may have an address in it.
-// Whether it refuses writes is known already: Watch asks each second.
+// engine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an address
+// in it. Whether it refuses writes is known already: Watch asks each second.
 func engine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
 	ctx, cancel := context.WithTimeout(ctx, shownWithin)
 	defer cancel()

@@ -18,6 +18,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// exportedLife is the export of the first user whose life TestExport makes.
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":false,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
@@ -74,6 +75,7 @@ func makePosts(b *peopletest.Bundle, ids ...services.PostID) {
 	})
 }
 
+// exported is the whole export of a user.
 func exported(b *peopletest.Bundle, user services.UserID) string {
 	b.T.Helper()
 	var text strings.Builder

@@ -7,9 +7,9 @@ import (
 	"tidings/services"
 )
 
-// deviceGone returns the function that ends the leases of a device inside conversations once its last socket is closed. It is
-// called by the socket's last goroutine, whose context has ended, so it has a timeout of its own. If it fails, the leases
-// expire after InsideLease.
+// deviceGone returns the function that ends the leases of a device inside conversations once its last socket is closed. The
+// socket's last goroutine calls the function when its own context has ended, so the function has a timeout of its own. If it fails,
+// the leases expire after InsideLease.
 func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)

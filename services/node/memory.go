@@ -16,7 +16,7 @@ import (
 const (
 	Growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
 	MinPercent = 100      // Go's default: the heap is collected when it has doubled
-	MaxPercent = 1600
+	MaxPercent = 1600     // a heap grows to at most seventeen times its live size
 
 	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
 	limitShare = 0.75

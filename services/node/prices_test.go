@@ -71,7 +71,7 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 	}
 }
 
-// The most that one operation may cost by default.
+// queryCost is the most that one operation may cost by default.
 const queryCost = 30_000
 
 // Operations with many reads cost more than the limit, and the same operation with few reads costs little.
