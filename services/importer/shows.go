@@ -25,7 +25,7 @@ var shows = form{
 // showImport is one import of shows under way.
 type showImport struct {
 	*fileRun
-	stored Store
+	stored Store // for reads outside of the transactions
 	ids    interface{ Next() services.PostID }
 	keys   *keyTable
 

@@ -52,11 +52,11 @@ type showEvent struct {
 	row  int
 }
 
-// showReplay is one replay of a file under way. It holds the whole file, because the events are in another order than the rows.
+// showReplay is one run of ReplayShows. It holds the whole file, because the events are in another order than the rows.
 // rows and events do not change once the file was read.
 type showReplay struct {
 	*fileRun
-	stored  Store
+	stored  Store // for reads outside of the transactions
 	service ShowService
 	factor  int // how many times as fast as the file
 
@@ -173,11 +173,11 @@ func (re *showReplay) read(ctx context.Context) error {
 	return re.bad.flush()
 }
 
-// eventsOf is all events of the rows, by time. The events of one show keep their necessary order.
+// eventsOf returns all events of the rows in the order of their times. The events of one show are in the order that a show needs.
 func eventsOf(rows []showRow) []showEvent {
 	var events []showEvent
 	for i, row := range rows {
-		// A show may start before its plan: it is still announced before its start.
+		// A show may have started before the time that was planned. It is announced before its start all the same.
 		first := row.PlannedAt.Time
 		if !row.StartedAt.IsZero() && row.StartedAt.Before(first) {
 			first = row.StartedAt.Time

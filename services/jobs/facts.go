@@ -136,7 +136,7 @@ var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any
 	return addJobs(ctx, tx, jobs)
 })
 
-// Extend renews the leases from now on. Jobs that this process no longer holds are left alone.
+// Extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
 func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
 		_, err := ofJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))

@@ -46,6 +46,7 @@ type node struct {
 	startsAgain func() *node // starts another process under the same name; set by two
 }
 
+// start is the time of a new manualClock.
 var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // newNode opens a database as the node with this name. No worker and no heartbeat runs yet.
@@ -99,6 +100,7 @@ func (n *node) enqueue(made ...jobs.NewJob) {
 // claim takes all jobs that are due, as a worker does.
 func (n *node) claim() []jobs.Job { return n.claimOf(n.Kinds()...) }
 
+// claimOf takes all jobs of some kinds that are due.
 func (n *node) claimOf(kinds ...string) []jobs.Job {
 	n.tb.Helper()
 	claimed, err := jobs.Claim(n.tb.Context(), n.db, kinds, 1000, 30*time.Second)

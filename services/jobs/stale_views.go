@@ -12,8 +12,8 @@ import (
 // maxStale bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
 const maxStale = 100_000
 
-// A reader spends at most 1/readersShare of a command's time on an owed update: it can read from SQL instead, and if Redis hangs
-// the time is lost.
+// readersShare is the divisor by which a reader has less time for an owed update than a command: the reader can read from SQL instead,
+// and if Redis hangs the time is lost.
 const readersShare = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the

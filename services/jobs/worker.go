@@ -81,7 +81,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // RunOnce claims the due jobs, runs them, and returns how many it claimed. An error means that an engine did not answer:
-// those jobs are released without counting a try.
+// the jobs that needed it are released, and no try is counted.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
 	// A claim that is cut off leaves its jobs leased by a node that is gone: nobody runs them until the leases end.

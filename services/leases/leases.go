@@ -39,8 +39,7 @@ type Table struct{ free, take, resign sql.Statement }
 // NewTable makes the statements of a table. what names the rows in the names of the statements.
 func NewTable(what, table string) Table {
 	return Table{
-		// The rows with this node's token are among them, so that a node resumes its own row after the worker of the row has
-		// ended.
+		// free also lists the rows with this node's token, so that a node resumes its own row after the worker of the row has ended.
 		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
 			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
 		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
@@ -63,11 +62,11 @@ type Worker interface {
 type Config struct {
 	DB    *sql.DB
 	Table Table
-	What  string // the name of the rows in the log
-	Node  string // the name of this node
-	Lease time.Duration
-	On    func() bool // whether this node works at all
-	Work  func(lease *Lease) Worker
+	What  string                    // the name of the rows in the log
+	Node  string                    // the name of this node
+	Lease time.Duration             // how long a lease lasts without a renewal
+	On    func() bool               // whether this node works at all
+	Work  func(lease *Lease) Worker // makes the worker of a row
 	Log   *slog.Logger
 }
 
@@ -204,11 +203,11 @@ func (p *Pool) Row(name string) *Lease { return &Lease{p: p, Name: name} }
 // Token returns the token of the row while this node holds it.
 func (l *Lease) Token() string { return l.p.token }
 
-// Until returns a time that is not after the end of the lease.
+// Until returns the time until which this node surely holds the row: the lease ends then or a little later.
 func (l *Lease) Until() time.Time { return l.until }
 
-// Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. It returns ErrDeposed if
-// another node holds the row, if the row is gone, or if On returns false.
+// Hold makes this node the holder of the row, or renews its lease. It does nothing until a quarter of the lease has passed.
+// It returns ErrDeposed if another node holds the row, if the row is gone, or if On returns false.
 func (l *Lease) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(l.renewAt) {

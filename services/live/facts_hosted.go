@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The statement is built like the statements of the other lists by user: see sql.UserLists. A host who hides from the viewer or
+// showsOfHosts is built like the statements of the other lists by user: see sql.UserLists. A host who hides from the viewer or
 // blocks them has no row.
 var showsOfHosts = sql.NewStatement("shows of users", `
 WITH ranges AS MATERIALIZED (

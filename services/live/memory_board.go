@@ -208,8 +208,8 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	return Show{}, true, false
 }
 
-// CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the host,
-// except shows of quiet hosts. The count is marked as behind until the first load; catchUp with any version loads.
+// CountLive counts the running shows of hosts that went live after seen, a version of the log, and after the viewer followed the
+// host. Shows of quiet hosts do not count. The count is marked as behind until the first load; catchUp with any version loads.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.countLiveSince(hosts, seen, 0)
 }

@@ -75,6 +75,7 @@ func (v listView) drop(host services.UserID) {
 	v.must(err)
 }
 
+// dropUser drops the reader's keys if their last visit was on the day last or earlier.
 func (v listView) dropUser(last int64) {
 	v.Helper()
 	_, err := v.c.DropUsers(v.Context(), []services.UserID{listReader}, last)

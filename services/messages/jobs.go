@@ -27,7 +27,7 @@ type delivery struct {
 	Dated   bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
 }
 
-// kinds are the jobs that New registers.
+// kinds are the kinds of jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobDeliver, Class: jobs.Bulk, Each: s.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},

@@ -18,7 +18,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// exportedLife is the export of the first user whose life TestExport makes.
+// exportedLife is the export of the user whose life exporttest.Live writes.
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":false,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
