@@ -150,8 +150,8 @@ func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]str
 		numbers = append(numbers, holder.Owner)
 	}
 	slices.Sort(numbers)
-	// people.ByID omits a host who is being erased, so the host of their shows is "" here. A row of such a show then names another host,
-	// and is bad.
+	// people.ByID omits a host who is being erased, so the host of their shows is "" here. A row of such a show then names another
+	// host, and is bad.
 	users, err := people.ByID(ctx, stored, slices.Compact(numbers))
 	hosts := make(map[string]string, len(known))
 	for ref, holder := range known {

@@ -77,8 +77,8 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Sh
 	return keys
 }
 
-// Imported shows have their own times and are on boards: shows of new hosts as soon as their followers' documents name the hosts, others at
-// once. Ended shows are in the lists of replays. A second import changes nothing.
+// Imported shows have their own times and are on boards: shows of new hosts as soon as their followers' documents name the hosts,
+// others at once. Ended shows are in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
@@ -153,8 +153,8 @@ func TestImportedShows(t *testing.T) {
 	})
 }
 
-// An imported live show went live with the import: it counts for users who followed its host by then, whether the host is new or not, and
-// not for users who follow later.
+// An imported live show went live with the import: it counts for users who followed its host by then, whether the host is new or not,
+// and not for users who follow later.
 func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
@@ -200,8 +200,8 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 	})
 }
 
-// One job adds a host's replays, for any number of them in a batch, and each follower of the host gets the newest in their list, whether
-// documents name the host already or not.
+// One job adds a host's replays, for any number of them in a batch, and each follower of the host gets the newest in their list,
+// whether documents name the host already or not.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))
 	im := newImporter(t, w.Store)

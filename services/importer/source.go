@@ -175,8 +175,8 @@ func (s *source) close() error {
 	return s.file.Close()
 }
 
-// readObject parses a line of JSON Lines: one object that has only the given fields. It refuses broken UTF-8 and half a character, which
-// the decoder would silently replace.
+// readObject parses a line of JSON Lines: one object that has only the given fields. It refuses broken UTF-8 and half a character,
+// which the decoder would silently replace.
 func readObject(line []byte, into any, fields string) error {
 	if err := services.CheckUnicode("text", line); err != nil {
 		return err

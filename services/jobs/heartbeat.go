@@ -27,8 +27,8 @@ const (
 	lostAfter = 10 * time.Second
 	// beatWithin bounds one turn of a heartbeat.
 	beatWithin = time.Second
-	// heldAtOnce bounds how many held or overdue jobs are read at once. If that many are found, there may be more, so that every count of
-	// every user may lack the effect of one.
+	// heldAtOnce bounds how many held or overdue jobs are read at once. If that many are found, there may be more, so that every count
+	// of every user may lack the effect of one.
 	heldAtOnce = 5000
 )
 

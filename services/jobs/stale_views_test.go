@@ -14,8 +14,8 @@ import (
 // errMissed is the error of an update that fails.
 var errMissed = errors.New("missed")
 
-// When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds. Other
-// users' views are not stale.
+// When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
+// Other users' views are not stale.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()

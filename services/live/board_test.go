@@ -210,8 +210,8 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		if got := shown(behind.page(viewer, Ask{})); !slices.Equal(got, []services.PostID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
-		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes now
-		// must not have that replay; later boards do.
+		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes
+		// now must not have that replay; later boards do.
 		replayed(w, host)
 		h.later()
 		h.page(viewer, Ask{}) // makes the list

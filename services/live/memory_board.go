@@ -214,9 +214,9 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 	return m.countLiveSince(hosts, seen, 0)
 }
 
-// countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. Each badge of each watched
-// user calls it, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts without
-// an active show.
+// countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. It runs whenever the badges of a
+// watched user are rendered, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts
+// without an active show.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count

@@ -29,8 +29,8 @@ type boards struct {
 	unsure  map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
 }
 
-// Hosts, followers and keys change in any order, and workers die at any step. If the shows of a host are on boards, then the document of
-// each follower of the host names the host, unless a job for that follow is pending. When all jobs have run, every board equals the
+// Hosts, followers and keys change in any order, and workers die at any step. If the shows of a host are on boards, then the document
+// of each follower of the host names the host, unless a job for that follow is pending. When all jobs have run, every board equals the
 // facts, and the audit finds nothing.
 func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {

@@ -16,9 +16,9 @@ type Session struct {
 	Made    services.PostID // an ID of the time of creation, unique among sessions
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
-	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are not
-	// in Recent, 0 without such hosts. Hosts followed at later times appear in the next session. It is not Made: a follow that was committed
-	// before Made may reach the viewer's document afterwards, and must not change the board.
+	// Followed is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are
+	// not in Recent, 0 without such hosts. Hosts followed at later times appear in the next session. It is not Made: a follow that was
+	// committed before Made may reach the viewer's document afterwards, and must not change the board.
 	Followed services.PostID
 	// Recent has the other follows of the hosts that the board had: those of the last minutes before Made. They are named one by one,
 	// because follows may reach the document in another order than that of their times.

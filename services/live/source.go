@@ -71,7 +71,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// Explain lists the shows.
+// Explain lists the shows that the count has.
 func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
 	hosts, err := l.s.hostsBy(ctx, of.User)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	return []services.Explanation{explanation}, nil
 }
 
-// Digest counts the shows that went live since a moment, live or over.
+// Digest counts the shows that went live since a moment, whether they are still live or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.hostsBy(ctx, user)
 	if err != nil {

@@ -241,7 +241,8 @@ func firstMark(marks string, id ID, otherwise int64) int64 {
 	return cmp.Or(first, otherwise)
 }
 
-// raiseStateVersions raises the versions of states, given by user and type. Their rows are locked, so no other transaction takes these versions.
+// raiseStateVersions raises the versions of states, given by user and type. The caller has locked their rows, so no other transaction
+// takes these versions.
 func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 	if len(changed) == 0 {
 		return nil
@@ -325,8 +326,9 @@ func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statemen
 	return which, err
 }
 
-// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. which are
-// the locked types; the states of all of them are returned, so that a repeated mark projects states that an earlier one could not.
+// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. which has
+// the user and each locked type; the states of all of them are returned, so that a repeated mark projects states that an earlier one
+// could not.
 func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, args ...any) ([]State, error) {
 	if len(which) == 0 {
 		return nil, nil

@@ -41,7 +41,7 @@ var shownMetrics = []struct {
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; the data that
 // it takes from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
-	// resolvers.Hot is not used here: an operator's page is rare, and needs every error.
+	// resolvers.Hot, which makes frequent operations faster, is not used here: an operator's page is rare.
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,

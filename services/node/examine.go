@@ -123,8 +123,8 @@ func (x *examination) addresses() {
 	}
 }
 
-// data checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has its
-// socket in it. The folder of a SQLite file is examined with the file.
+// data checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has
+// its socket in it. The folder of a SQLite file is examined with the file.
 func (x *examination) data() {
 	if x.cfg.Database == "" || x.cfg.Data == "" {
 		return

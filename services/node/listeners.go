@@ -66,7 +66,7 @@ func (at Listeners) text(cfg Config) string {
 	return fmt.Sprintf("%s (operations: %s, GraphiQL: %[2]s/graphiql, console: %[2]s/admin)", public, operations)
 }
 
-// routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
+// routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both listeners. In production only
 // operators get /metrics and the pages, because these show the inside of the node. In development mode one address has
 // everything. The operations listener has /graphql too, so that operators need one address.
 func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.Handler {

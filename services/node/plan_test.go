@@ -186,9 +186,9 @@ func TestPlansOnPostgres(t *testing.T) {
 // everybodysPosts matches a walk along the index by author that does not begin at an author.
 var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\s*(->|Index Cond: \((id|pull)|Filter)`)
 
-// TestFeedsDoNotNeedStatistics checks the plans that PostgreSQL makes right after an import, before it has statistics. It then assumes no
-// posts and many edges, so joins would begin with the posts. For any page size the plans must read a range of the index by author for each
-// source, and never everybody's posts.
+// TestFeedsDoNotNeedStatistics checks the plans that PostgreSQL makes right after an import, before it has statistics. It then assumes
+// no posts and many edges, so joins would begin with the posts. For any page size the plans must read a range of the index by author
+// for each source, and never everybody's posts.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
