@@ -70,7 +70,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 	return nil
 }
 
-// commit plans and writes the batch and the position in the file, 0 at the end of the file.
+// commit plans the batch and writes it together with line, the position in the file; line is 0 at the end of the file.
 func (im *showImport) commit(ctx context.Context, line int64) error {
 	write := func(ctx context.Context, planned []plannedShow) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {

@@ -65,8 +65,8 @@ func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error 
 	return unname(ctx, tx, key, sql.Micros(since), math.MaxInt64)
 }
 
-// unname removes a user's key from the refusals that are remembered since a time and until another: such a refusal names the user that
-// its request did not find. The code and the argument stay, so a repetition is refused as before.
+// unname removes a user's key from the texts of the refusals that were remembered later than after, and not later than end. Such a
+// refusal names a user whom its request did not find. The code and the argument stay, so a repetition is refused as before.
 func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
 	name := services.Quote(key)
 	var found [][3]any

@@ -168,7 +168,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	}
 }
 
-// A job that may concern any user makes its counts behind for all users: because of its kind, because its key cannot be
+// A job may concern any user. Then the counts that it changes are behind for all users: because of its kind, because its key cannot be
 // read, or because its kind belongs to another release.
 func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 	for kind, want := range map[string][]services.Source{"flood": {"RED"}, "lost": {"BLUE"}, "of the next version": services.Sources} {

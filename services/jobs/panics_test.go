@@ -73,7 +73,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	}
 }
 
-// A panic of jobs that run together fails only the job that panics alone too.
+// If jobs that run together panic, each of them then runs alone, and only a job that panics again fails.
 func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 	settings, log := logged()
 	var done []string

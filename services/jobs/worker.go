@@ -182,7 +182,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	return e.settle(ctx, jobs, outcomes)
 }
 
-// runBatch runs jobs of one kind together, and passes the outcome of the k-th to settle.
+// runBatch runs jobs of one kind together, and passes the outcome of each job to settle, with the index k of the job.
 func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle func(k int, outcome error)) {
 	causes := make([]trace.Cause, len(batch))
 	for k, job := range batch {

@@ -118,7 +118,7 @@ func (p *painter) Resign(ctx context.Context) {
 	p.lease.Resign(ctx)
 }
 
-// count returns how many of some paintings a node has worked on.
+// count returns how many of the given paintings a node has worked on.
 func (s *studio) count(node string, paintings ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,8 @@ type Ask struct {
 
 	// After is a cursor, nil for none. It contains the session and the position, so it excludes Session and LastID.
 	After *string
-	// Session is a session, nil for a new one; LastID is the ID of a show in it, after which the page starts, nil for the top.
+	// Session is the text of a session, nil for a new one; LastID is the ID of a show in it, after which the page starts, nil for the
+	// top.
 	Session, LastID *string
 }
 

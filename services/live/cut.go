@@ -93,8 +93,8 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that a source
-// whose lines have ended has more that were not read.
+// newest returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that the lines
+// read of a source have ended, and that the source has more.
 func newest(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {

@@ -77,7 +77,7 @@ type Service struct {
 
 	// These come from Config, with its defaults filled in. idle is Config.SessionFor, longest is the longest life of a session.
 	limits        ShowLimits
-	sessions      Scope
+	sessions      Scope // which sessions share a slot
 	idle, longest time.Duration
 	buildWait     time.Duration
 

@@ -76,7 +76,7 @@ type changedHosts struct {
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
 // session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
-	// The field read caches shows for pages of replays that ended before the horizon. A few thousand shows serve most of these pages.
+	// Memory.read caches shows for pages of replays that ended before the horizon. A few thousand shows serve most of these pages.
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{

@@ -17,8 +17,8 @@ import (
 const (
 	benchShows = 100_000
 	benchHosts = 50_000
-	benchLive  = 300
-	benchPage  = 20
+	benchLive  = 300 // live ones among benchShows
+	benchPage  = 20  // shows on a page
 )
 
 // fullMemory is a cache with 100,000 active shows, some of which moved within the horizon.

@@ -54,7 +54,7 @@ func (w *boardWorld) Event(kind int, user, other services.UserID) error {
 	return nil
 }
 
-// endShow makes a host's show a replay. Their first replay adds them to their followers' documents.
+// endShow makes a host's show a replay. The first replay of a host adds the host to the documents of the followers.
 func (w *boardWorld) endShow(host services.UserID) {
 	if !w.hosts[host] {
 		w.hosts[host] = true

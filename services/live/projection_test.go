@@ -307,7 +307,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// A full list fits a listpack, and the document of a user who follows no host takes at most 400 bytes.
+// A full list keeps the compact form of Redis (listpack), and the document of a user who follows no host takes at most 400 bytes.
 func TestMemoryOfAListOfReplays(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := listView{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.Shape{})}}

@@ -18,8 +18,8 @@ import (
 var (
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
 
-	// A job that is running still has its row. deliver takes the same locks as the job, so the second of the two finds the message
-	// delivered.
+	// A job keeps its row while it runs. A mark that delivers a message takes the same locks as the job, so the later of the two finds
+	// the message delivered.
 	chunksSent = sql.NewStatement("recipients of site messages that are being delivered", `
 SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key $1 TEXT}`)
 

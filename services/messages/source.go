@@ -29,10 +29,10 @@ func NewSource(db *sql.DB, types []string, ages services.SourceExpiry) Source {
 // Source is the service's badge source.
 func (s *Service) Source() Source { return NewSource(s.db, s.types, s.ages) }
 
-// Name is the source's name.
+// Name is the source's name in logs.
 func (Source) Name() string { return "site messages" }
 
-// Key is the source's key.
+// Key is SITE_MESSAGES.
 func (Source) Key() services.Source { return services.SourceSiteMessages }
 
 // Part is the count of the i-th type.

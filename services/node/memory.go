@@ -41,7 +41,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 }
 
-// AdaptGC returns a function that sets the percentage for the present size of the live heap.
+// AdaptGC returns a function that sets the percentage of the garbage collector to GcPercent of the present live heap.
 func AdaptGC() func(context.Context) {
 	last := MaxPercent
 	return func(context.Context) {

@@ -207,7 +207,7 @@ func clockText(ahead time.Duration) string {
 // readiness answers whether this node takes traffic. Redis is not asked: without it the node answers from SQL. The functions
 // are set once, before the node serves. yes is atomic, because the drain sets it while requests read it.
 type readiness struct {
-	yes     atomic.Bool
+	yes     atomic.Bool                              // what Set said last
 	knows   func() bool                              // whether the node has loaded the data that it serves from memory
 	refuses func() bool                              // whether SQL refuses writes; another node's disk may have room
 	ahead   func() (ahead time.Duration, known bool) // of this node's clock, relative to the database's
@@ -236,7 +236,7 @@ func (r *readiness) state() (status int, text string) {
 	// Until the shows are loaded the node would show boards without shows.
 	case !r.knows():
 		return http.StatusServiceUnavailable, "not ready: the shows of the live board are being loaded\n"
-	// Reads would work, but another node may be able to write too.
+	// This node could serve reads, but another node may be able to serve both reads and writes.
 	case r.refuses():
 		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
