@@ -28,7 +28,7 @@ var (
 
 	dropJobs = sql.NewStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
-	// The statement steps from one kind that has jobs to the next: few kinds have jobs, and the statement runs before each claim.
+	// firstDueStatement steps from one kind that has jobs to the next: few kinds have jobs, and the statement runs before each claim.
 	firstDueStatement = sql.NewStatement("first due jobs", `WITH RECURSIVE k (kind) AS (SELECT min(kind) FROM jobs
 			UNION ALL SELECT (SELECT min(j.kind) FROM jobs j WHERE j.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
 		SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM k WHERE k.kind IS NOT NULL`)

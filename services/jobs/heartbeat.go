@@ -57,8 +57,8 @@ type process struct {
 // Heartbeat makes this node's heartbeat.
 func (e *Engine) Heartbeat() *Heartbeat { return &Heartbeat{engine: e} }
 
-// OnBeat registers a function that gets the nodes on this database each time they are listed: when the heartbeat begins and,
-// while there are any, after each beat. An error fails the beat. Call it before the heartbeat begins.
+// OnBeat registers a function that gets the nodes on this database each time they are listed: when the heartbeat begins and, on
+// PostgreSQL, after each beat. On SQLite the list is empty. An error fails the beat. Call it before the heartbeat begins.
 func (e *Engine) OnBeat(call func(ctx context.Context, nodes []Node) error) {
 	e.beats = append(e.beats, call)
 }

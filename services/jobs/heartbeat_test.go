@@ -256,7 +256,7 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 }
 
 // A node crashes and restarts under its name before the others notice its silence, while PostgreSQL still runs a transaction
-// of the earlier process. Until they are done, the others report the counts of the locked job and of overdue jobs as behind.
+// of the earlier process. Until the jobs are done, the others report the counts of the locked job and of overdue jobs as behind.
 func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n, before := twoNodes(t)
 	heart := n.Heartbeat()
@@ -336,8 +336,7 @@ func TestJobsInDoubtAreReleased(t *testing.T) {
 	})
 }
 
-// A registered function gets the nodes when the heartbeat begins and, unless the node is alone on its database, after each beat. Its
-// error fails the beat.
+// A registered function gets the nodes when the heartbeat begins and, on PostgreSQL, after each beat. Its error fails the beat.
 func TestOnBeatGetsTheNodes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil)

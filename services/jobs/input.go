@@ -52,9 +52,9 @@ func inputHash(name string, input any) ([]byte, error) {
 	return append([]byte{hashVersion}, hash[:]...), nil
 }
 
-// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, without fields
-// that are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input is a set:
-// a client may rebuild it in another order when it repeats the request.
+// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, leaving out
+// fields that are nil, that are absent, or that are empty lists. Lists are sorted too and name each element once, because every list in
+// an input is a set: a client may rebuild it in another order when it repeats the request.
 func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A kind is registered once, and with all its parts: without the counts that it changes, a dead node's jobs would leave
-// wrong counts shown as exact.
+// A kind is registered once, and with all its parts. If a kind did not state the counts that it changes, counts that lack the jobs of
+// a dead node would be shown as exact.
 func TestAnIncompleteKindIsRefused(t *testing.T) {
 	batch := func(context.Context, []jobs.Job) []error { return nil }
 	counts := jobs.CountsOf(jobs.Everyone, "RED")

@@ -36,7 +36,7 @@ var ErrDeposed = services.Errorf(services.Unavailable, "another node does the wo
 // Table has the statements for a table with the columns name, token, until_us and node.
 type Table struct{ free, take, resign sql.Statement }
 
-// NewTable makes the statements of a table. what names the rows in the names of the statements.
+// NewTable makes the statements of a table. The parameter what is a word for the rows, for the names of the statements.
 func NewTable(what, table string) Table {
 	return Table{
 		// free also lists the rows with this node's token, so that a node resumes its own row after the worker of the row has ended.
@@ -206,8 +206,8 @@ func (l *Lease) Token() string { return l.p.token }
 // Until returns the time until which this node surely holds the row: the lease ends then or a little later.
 func (l *Lease) Until() time.Time { return l.until }
 
-// Hold makes this node the holder of the row, or renews its lease. It does nothing until a quarter of the lease has passed.
-// It returns ErrDeposed if another node holds the row, if the row is gone, or if On returns false.
+// Hold makes this node the holder of the row, or renews its lease. After a success it does nothing until a quarter of the lease has
+// passed. It returns ErrDeposed if another node holds the row, if the row is gone, or if On returns false.
 func (l *Lease) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(l.renewAt) {

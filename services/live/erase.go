@@ -18,7 +18,7 @@ var (
 
 	historyToErase = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
 
-	// The conditions on host and status are a safeguard: the pass before has cancelled all of these shows.
+	// The conditions on host and status are a safeguard: an earlier pass has cancelled all of these shows.
 	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 

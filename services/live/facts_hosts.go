@@ -125,8 +125,9 @@ func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]servi
 	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
 }
 
-// publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from one version of the log
-// on, which the caller has appended in this transaction. It returns the hosts that have replays to push into lists.
+// publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from the given version
+// of the log on. The caller has appended the entry of that version in this transaction. It returns the hosts that have replays to push
+// into lists.
 func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
 	var live []services.UserID
 	err = tx.Each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {

@@ -29,7 +29,7 @@ var (
 		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 
-	// It counts as remindersCounted does, with the same bound of the reminders that are read.
+	// remindersWithin counts as remindersCounted does, and bounds the reminders that are read in the same way.
 	remindersWithin = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
 		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
 			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest

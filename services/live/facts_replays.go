@@ -27,7 +27,7 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// The statement is built like the statement of a home feed: see newestOfSources. Here positions are times and not unique, so
+	// replaysOfReader is built like the statement of a home feed: see newestOfSources. Here positions are times and not unique, so
 	// it reads all replays that have the last one's time.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (

@@ -82,7 +82,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	return show, jobs.Enqueue(ctx, tx, queued...)
 }
 
-// changeShow stores a show that a transition has changed, its former state, the log entry for the nodes, and the jobs that
+// changeShow stores a show that a transition has changed, its former position, the log entry for the nodes, and the jobs that
 // project its effects. It returns the show with its new version. The caller's transaction locked the log of shows before it
 // read the show.
 func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show) (Show, error) {

@@ -134,7 +134,7 @@ func (v listView) version() uint64 {
 	return versions[0]
 }
 
-// While Redis hangs, reads of boards are refused at once, except one read after each pause of the guard.
+// While Redis hangs, its guard refuses reads of boards at once, and lets only one read through after each pause.
 func TestEveryReadOfABoardInAHungRedisIsGuarded(t *testing.T) {
 	open := func(t *testing.T, options redis.Options) projection {
 		return projection{rdbtest.Open(t, options, rdb.Shape{})}

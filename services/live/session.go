@@ -37,7 +37,7 @@ const (
 
 const (
 	// The form is the first byte of a session. A change of the layout takes another value, so that no text of an older release is
-	// misread. sessionForm is the form of the version, Made, the viewer, the device and Followed.
+	// misread. A session of sessionForm has the version, Made, the viewer, the device and Followed, in this order.
 	sessionForm = 2
 	// recentForm is sessionForm with Recent after it.
 	recentForm   = 3
@@ -89,8 +89,8 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 	return session, nil
 }
 
-// sessionOf parses the output of append. It also accepts a session of sessionForm that append writes in madeForm: callers compare
-// the texts.
+// sessionOf parses the output of append. It also accepts a session of sessionForm that append would write in madeForm: the callers
+// compare the texts, and refuse it.
 func sessionOf(bytes []byte) (Session, bool) {
 	older := len(bytes) == madeBytes && bytes[0] == madeForm
 	recent := recentFollows(bytes[min(sessionBytes, len(bytes)):])

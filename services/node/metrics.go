@@ -161,8 +161,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// context.Background, because Prometheus' interface gives no context.
-	// A scrape has its own timeout, because Prometheus waits for the whole page.
+	// The interface of Prometheus gives no context. The timeout is short, because Prometheus waits for the whole page.
 	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store)
 	if err != nil {
 		return

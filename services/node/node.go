@@ -46,8 +46,8 @@ import (
 	"tidings/web"
 )
 
-// Server is every part of a running node. Tests of the whole program use the exported fields. Nothing in it changes after
-// NewServer, except in a demo, whose world is made before the node serves. Fields that are not exported are made by wire and
+// Server is every part of a running node. Tests of the whole program use the exported fields. After NewServer only Ready
+// changes, and in a demo the world, which is made before the node serves. Fields that are not exported are made by wire and
 // NewServer, and are nil before.
 type Server struct {
 	Config Config

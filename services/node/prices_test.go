@@ -133,7 +133,7 @@ func TestReadyMadeOperationsAreCheap(t *testing.T) {
 	}
 }
 
-// Every list of objects whose length no argument gives has a greatest length, and only such lists have one.
+// If no argument gives the length of a list of objects, the list has a greatest length. Other lists have none.
 func TestEveryListWithoutASizeHasABound(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	// The types that are pages: the fields that return them have the argument first, which gives the lists in them their length.

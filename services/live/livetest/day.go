@@ -103,7 +103,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 }
 
 // clustered is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after it,
-// one at any time. Every node must order equal and nearly equal times in the same way.
+// one at any time. Tests need equal and nearly equal times, which every node must order in the same way.
 func clustered(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
