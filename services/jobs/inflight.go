@@ -46,7 +46,7 @@ func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 // because a node hung or an engine did not answer. Only the heartbeat changes it.
 type inFlight struct {
 	jobs  affectedJobs
-	shown atomic.Pointer[behind]
+	shown atomic.Pointer[behind] // what Behind reads; nil: there are no jobs
 }
 
 // behind is the summary that Behind reads.

@@ -30,8 +30,8 @@ type staleViews struct {
 
 // owed are the updates that one actor's views lack.
 type owed struct {
-	updates map[string]*update
-	trying  bool // a try is under way
+	updates map[string]*update // by kind, see note
+	trying  bool               // a try is under way
 }
 
 // update brings a view up to date from the facts. It may run again at any time.

@@ -48,9 +48,9 @@ type Board struct {
 
 // pageStart is where a page starts.
 type pageStart struct {
-	field   string  // the argument that names the session
-	session Session // with Made 0: a new one
-	after   ShowPlace
+	field   string          // the argument that names the session
+	session Session         // with Made 0: a new one
+	after   ShowPlace       // the page starts below this position; the zero position: at the top
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 

@@ -76,6 +76,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return []rdb.Register{seenRegister(seen)}, nil
 }
 
+// seenRegister is the versioned field of a seen position.
 func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
 
 // hostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.

@@ -46,6 +46,7 @@ type cache struct {
 	Shows *Memory
 }
 
+// cache makes the cache of a node.
 func (s *showSQL) cache() *cache {
 	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour})
 	return &cache{log, newMemory(log, s, time.Hour)}
@@ -200,12 +201,14 @@ func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int)
 	return s.move(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: afterNoon(minutes)})
 }
 
+// start commits the start of a show, a number of minutes after noon.
 func (s *showSQL) start(id services.PostID, minutes int) Show {
 	one := s.shows[id]
 	one.Status, one.StartedAt = ShowLive, afterNoon(minutes)
 	return s.move(one)
 }
 
+// end commits the end of a show, a number of minutes after noon.
 func (s *showSQL) end(id services.PostID, minutes int) Show {
 	one := s.shows[id]
 	one.Status, one.EndedAt = ShowReplay, afterNoon(minutes)

@@ -124,7 +124,7 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 // HostWatch notifies an open board when a show of one of its hosts has changed.
 type HostWatch struct {
 	boards *receivers[*HostWatch]
-	moved  chan struct{}
+	moved  chan struct{} // what Moved returns
 }
 
 // watchHosts opens a watch without hosts; Show sets them. Close it with the board.
@@ -141,6 +141,7 @@ func (w *HostWatch) Show(hosts []services.FollowedAuthor) { w.boards.show(w, hos
 // Close ends the watch.
 func (w *HostWatch) Close() { w.boards.leave([]*HostWatch{w}) }
 
+// wakeBoards leaves a token for each board that has none.
 func wakeBoards(boards []*HostWatch) {
 	for _, board := range boards {
 		select {

@@ -96,6 +96,7 @@ func (v listView) set(name string, value any) {
 	v.must(v.c.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
 }
 
+// lose deletes keys.
 func (v listView) lose(keys ...string) {
 	v.Helper()
 	v.must(v.c.Commands().Del(v.Context(), keys...).Err())

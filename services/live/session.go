@@ -41,7 +41,7 @@ const (
 	sessionForm = 2
 	// recentForm is sessionForm with Recent after it.
 	recentForm   = 3
-	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8
+	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionForm
 	// madeForm has no Followed. It is the form of sessions whose Followed is Made: an older release made only these.
 	madeForm  = 1
 	madeBytes = sessionBytes - 8

@@ -61,9 +61,9 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 type watcher struct {
 	service *Service
 	viewer  services.UserID
-	device  uint64
-	session Session // with Made 0: none yet
-	hosts   *HostWatch
+	device  uint64     // as in Session
+	session Session    // with Made 0: none yet
+	hosts   *HostWatch // notifies of changes of the hosts' shows
 
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts

@@ -40,7 +40,7 @@ type Day struct {
 
 	// byHost are the indexes of each host's shows, so that Board need not look at all of them.
 	byHost [][]int
-	hosts  int
+	hosts  int // how many
 }
 
 // Host and Viewer return the keys of users.
