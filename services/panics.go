@@ -38,8 +38,9 @@ func IsPanic(err error) bool {
 	return is
 }
 
-// PassOn panics again with the error of a panic, and returns any other error. A goroutine that waits for others, in which Recover was
-// deferred, calls it with their error: their panic then unwinds the waiting goroutine, as if it had done the work itself.
+// PassOn panics again if err is the error of a panic, and returns any other error. A goroutine that waits for others calls it with
+// their error, which a deferred Recover has made: their panic then unwinds the waiting goroutine too, as if it had done the work
+// itself.
 func PassOn(err error) error {
 	if IsPanic(err) {
 		panic(err)
@@ -47,7 +48,8 @@ func PassOn(err error) error {
 	return err
 }
 
-// keepPause is the time between a panic and the next beginning. A bug that panics each time costs a line of the log per second.
+// keepPause is the time between a panic and the next run of the loop. A bug that panics each time costs a line of the log per
+// second.
 const keepPause = time.Second
 
 // Keep runs a loop, and begins it again after a panic, until ctx ends or the loop returns. A loop that panics must end its own

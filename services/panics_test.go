@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A panic becomes an error with the stack of its first goroutine, and a function without a panic keeps its own error.
+// A panic becomes an error with the stack of the goroutine that panicked first. A function without a panic keeps its own error.
 func TestRecover(t *testing.T) {
 	call := func(fn func() error) (err error) {
 		defer Recover(&err)

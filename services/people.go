@@ -11,8 +11,8 @@ import (
 type User struct {
 	Number    UserID
 	Key       string
-	Name      string    // to 100 characters
-	AvatarURL string    // to 2,048 characters, http or https
+	Name      string    // up to 100 characters
+	AvatarURL string    // up to 2,048 characters, http or https
 	UpdatedAt time.Time // the last change of the profile, to the microsecond
 }
 
@@ -104,7 +104,7 @@ func (v Viewer) Has(scope Scope) bool {
 	return false
 }
 
-type viewerKey struct{}
+type viewerKey struct{} // the key of the viewer in a context
 
 // WithViewer puts the viewer into a context.
 func WithViewer(ctx context.Context, viewer Viewer) context.Context {
@@ -120,7 +120,7 @@ func ViewerFrom(ctx context.Context) (Viewer, error) {
 	return viewer, nil
 }
 
-type observedKey struct{}
+type observedKey struct{} // the key that marks the context of an observer
 
 // Observe returns a context for reading what a user would see without a visit of the user: nobody becomes active, no position moves, and
 // nothing is made or rebuilt. It applies to badges, the home feed and lists. A live board has sessions, and cannot be observed.
@@ -129,7 +129,8 @@ func Observe(ctx context.Context) context.Context { return context.WithValue(ctx
 // Observed reports whether a context comes from Observe.
 func Observed(ctx context.Context) bool { return ctx.Value(observedKey{}) != nil }
 
-// CheckText reports whether an input text is valid: UTF-8 without NUL, from least to most characters.
+// CheckText checks an input text: it must be UTF-8 without NUL and have from least to most characters. Otherwise the error is
+// INVALID.
 func CheckText(field, text string, least, most int) error {
 	if !utf8.ValidString(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", field)
@@ -150,8 +151,7 @@ func CheckText(field, text string, least, most int) error {
 	}
 }
 
-// CheckFilled reports whether an input text for people is valid: by the rules of CheckText, with at least 1 character, and not
-// white space alone.
+// CheckFilled checks an input text for people: by the rules of CheckText, with at least 1 character, and not white space alone.
 func CheckFilled(field, text string, most int) error {
 	if err := CheckText(field, text, 1, most); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 		return err
 	case <-over.Done():
 	}
-	// Only Redis is closed, because a private server is a process of its own. The rest ends with this process, and nothing in
+	// Only Redis is closed, because a private Redis server is a process of its own. The rest ends with this process, and nothing in
 	// it is lost.
 	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", goneWithin)
 	closed := make(chan error, 1)
@@ -83,7 +83,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	if err := s.shutdown(deadline); err != nil {
 		s.Log.Warn("the drain ended requests that were in progress", "error", err)
 	}
-	// The loops end after the jobs in progress, so that no work is left for the loops.
+	// The loops end after the jobs in progress, which may leave work to the loops.
 	<-working
 	stopLoops()
 	<-looping
@@ -93,8 +93,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	return failure
 }
 
-// lastRequests is the least time that idle connections stay open after SIGTERM. A proxy that keeps using such a connection gets
-// an answer that closes the connection within that time.
+// lastRequests is the least time for which idle connections stay open after SIGTERM, unless the drain time is shorter. A proxy that
+// keeps using such a connection gets an answer that closes the connection within that time.
 const lastRequests = time.Second
 
 // runHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.

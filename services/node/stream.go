@@ -29,8 +29,8 @@ func (s *Server) sharedChanges() uint64 {
 	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
-// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off, streamLag reads nothing.
-// Without the stream both are 0 and not absent, because nothing waits.
+// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it reads nothing, and both
+// numbers are 0: nothing waits.
 func (s *Server) streamLag(ctx context.Context) (waiting int, seconds float64, err error) {
 	if !s.stream.On() {
 		return 0, 0, nil

@@ -13,8 +13,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line. The command
-// line has no node: without Online it can test and manage, and delivers nothing.
+// WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line. The command line has
+// no node: without Online the service can test and manage webhooks, and delivers nothing.
 func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
 	allow, _ := outbound.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
 	return webhooks.Config{
@@ -40,7 +40,7 @@ type webhookCollector struct {
 }
 
 var (
-	ofWebhook = []string{"webhook"}
+	ofWebhook = []string{"webhook"} // the label of each metric
 
 	webhookEvents  = prometheus.NewDesc("tidings_webhook_delivered_total", "Events that the receiver accepted, from all nodes.", ofWebhook, nil)
 	webhookWaiting = prometheus.NewDesc("tidings_webhook_waiting", "Users whose newest change failed, or waits until they are away.", ofWebhook, nil)
@@ -74,7 +74,7 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 		if !e.Since.IsZero() {
 			lag = max(0, c.now().Sub(e.Since).Seconds())
 		}
-		// Both states need an operator to look, and one alarm covers them.
+		// A webhook that is down and one that was halted both need an operator to look, so one alarm covers them.
 		if e.Down() || !e.HaltedAt.IsZero() {
 			down = 1
 		}

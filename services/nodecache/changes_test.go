@@ -48,6 +48,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
+// appendAll appends the changes to the log, in their order.
 func appendAll(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fanouts []nodecache.FanoutChange) error {
 	for _, change := range pulls {
 		if _, err := change.Append(ctx, tx); err != nil {
@@ -62,6 +63,7 @@ func appendAll(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fa
 	return nil
 }
 
+// logged reads all entries of a kind from the log.
 func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 	t.Helper()
 	entries, err := changelog.LogAfter(t.Context(), s, kind, 0, 100)
@@ -71,6 +73,7 @@ func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 	return entries
 }
 
+// An entry whose payload cannot be parsed is an error.
 func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
 	broken := changelog.Entry{Kind: nodecache.LogPull, Version: 3, Payload: []byte("{")}
 	if _, err := nodecache.ParsePullChange(broken); err == nil {

@@ -60,13 +60,13 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies the queued values at a turn of the log. It serves the values that were queued before the loop ran.
+// copyAtTurn copies the queued values at a turn of the log. At the first turn it copies what was queued before the loop began.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil
 }
 
-// runCopying copies until ctx ends.
+// runCopying is the loop that copies queued values until ctx ends.
 func (r *Reader) runCopying(ctx context.Context) {
 	for {
 		select {

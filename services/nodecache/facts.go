@@ -51,25 +51,25 @@ func (s SQL) InFlightFanouts(ctx context.Context) ([]posts.InFlightFanout, error
 	return posts.InFlightFanouts(ctx, s.DB)
 }
 
-// LogAfter reads the log; see changelog.LogAfter.
+// LogAfter reads the entries of a kind of log after a version; see changelog.LogAfter.
 func (s SQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	return changelog.LogAfter(ctx, s.DB, kind, version, limit)
 }
 
-// LogHead reads a head of the log; see changelog.LogHead.
+// LogHead reads the newest and the oldest kept version of one kind of log; see changelog.LogHead.
 func (s SQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
 	return changelog.LogHead(ctx, s.DB, kind)
 }
 
-// LogHeads reads the heads of the log; see changelog.LogHeads.
+// LogHeads reads the newest version of each kind of log; see changelog.LogHeads.
 func (s SQL) LogHeads(ctx context.Context) (map[string]uint64, error) {
 	return changelog.LogHeads(ctx, s.DB)
 }
 
-// WaitingKeys reads the keys of waiting jobs; see jobs.WaitingKeys.
+// WaitingKeys reads the keys of jobs of a kind that wait for a worker; see jobs.WaitingKeys.
 func (s SQL) WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
 	return jobs.WaitingKeys(ctx, s.DB, kind, madeBy, limit)
 }
 
-// The database has all facts of the caches.
+// SQL implements Facts.
 var _ Facts = SQL{}

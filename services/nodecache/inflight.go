@@ -32,7 +32,7 @@ const LogFanout = "fanout"
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
 type FanoutChange struct {
 	posts.InFlightFanout
-	Ended bool `json:"ended,omitempty"`
+	Ended bool `json:"ended,omitempty"` // the fan-out has ended; false: it has begun
 }
 
 // Append writes the change into the log, in the transaction of the fact.
@@ -69,7 +69,7 @@ type InFlight struct {
 // not in List.
 type waiting struct {
 	posts.InFlightFanout
-	pushed bool
+	pushed bool // false: the post is pulled, deleted or off the feed
 }
 
 // newInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.

@@ -8,8 +8,8 @@ import (
 	"tidings/services/posts"
 )
 
-// Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
-// change whose hint was lost would never be pushed.
+// Each cache of shared data adds to the sums of sequences (changelog.Follower.Learned) of the watched users that it concerns. If a
+// cache did not, a change whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithEachCache(t *testing.T) {
 	s := newEngines()
 	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}

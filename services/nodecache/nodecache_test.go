@@ -22,16 +22,18 @@ type engines struct {
 	copied   map[services.PostID]services.Post
 	log      []changelog.Entry
 	activity services.ActivityThresholds
-	sqlDown  error
-	redis    error
+	sqlDown  error // what reads of SQL return; nil while SQL answers
+	redis    error // what calls of Redis return; nil while Redis answers
 
 	pullAuthors []services.UserID
 	pulled      map[services.UserID]posts.PulledPosts
-	unfinished  []posts.InFlightFanout
-	sqlPulled   int
-	waiting     []string  // keys of fan-out jobs
-	madeBy      time.Time // as given to the last call of WaitingKeys
+	unfinished  []posts.InFlightFanout // the fan-outs that InFlightFanouts returns
+	sqlPulled   int                    // how many authors PulledPosts was asked for
+	waiting     []string               // keys of fan-out jobs
+	madeBy      time.Time              // as given to the last call of WaitingKeys
 
+	// These count the posts and users that SQL was asked for, the reads of a log, the reads of copies, and the copies that were
+	// put.
 	sqlPosts, sqlUsers, sqlLogs, redisCalls, put int
 	sqlLogHeads                                  atomic.Int64 // read while the caches run
 }
@@ -132,6 +134,7 @@ func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []se
 	return e.redis
 }
 
+// pick returns the entries of a map that have one of the keys.
 func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 	found := map[K]V{}
 	for _, key := range keys {
@@ -142,14 +145,17 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 	return found
 }
 
+// newCaches makes the caches of a node whose SQL and Redis is e.
 func newCaches(e *engines) *Caches {
 	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
+// post is a post whose UpdatedAt is at(changed).
 func post(id services.PostID, changed int) services.Post {
 	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: at(changed)}
 }
 
+// read reads posts through the caches.
 func read(t *testing.T, m *Caches, ids ...services.PostID) map[services.PostID]services.Post {
 	t.Helper()
 	posts, _, err := m.Reader.Read(t.Context(), ids, nil)

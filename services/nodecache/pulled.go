@@ -123,7 +123,7 @@ func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) 
 			count.Behind = true
 			continue
 		}
-		// A follow that counts no posts has the greatest ID as its time.
+		// A follow that counts no posts has the greatest ID in Since.
 		after := max(seen, author.Since)
 		at, _ := slices.BinarySearch(known.posts, after+1)
 		count.New += len(known.posts) - at
@@ -180,7 +180,7 @@ func (p *Pulled) load(ctx context.Context) error {
 	}
 }
 
-// read reads authors from SQL.
+// read reads the pulled posts of authors from SQL into the cache.
 func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
 	for part := range slices.Chunk(authors, pulledBatch) {
 		read, err := p.facts.PulledPosts(ctx, part, pulledKept)
@@ -283,7 +283,7 @@ func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]
-	// The log has brought the change already, or the command's answer is given a second time.
+	// The log has brought the change already, or a repeated command reports it a second time.
 	if _, known := p.early[version]; known || author != nil && version <= author.version {
 		return
 	}

@@ -15,15 +15,15 @@ import (
 	"tidings/services/posts"
 )
 
-const huge = services.UserID(50)
+const huge = services.UserID(50) // an author whose posts are pulled
 
 // stage is a node that learns of pulled posts from the log, with a watched reader on it.
 type stage struct {
 	*Caches
 	e        *engines
 	now      time.Time
-	head     uint64 // of the log
-	notified atomic.Int64
+	head     uint64       // of the log
+	notified atomic.Int64 // how many watched readers were told of changes
 }
 
 func (s *stage) Now() time.Time { return s.now }
@@ -78,6 +78,7 @@ func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	return list
 }
 
+// run makes the node read the log once.
 func (s *stage) run(t testing.TB) {
 	t.Helper()
 	if _, err := s.Log.RunOnce(t.Context()); err != nil {
@@ -85,6 +86,7 @@ func (s *stage) run(t testing.TB) {
 	}
 }
 
+// counts checks that exactly want posts of the authors are newer than seen.
 func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
 	t.Helper()
 	got := s.Pulled.Count(authors, seen)
@@ -162,7 +164,8 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	}
 }
 
-// The first load contains this node's changes before it, and the later changes of other nodes.
+// The first load contains changes that this node made before it. It also contains later changes of other nodes. A second load
+// changes nothing.
 func TestALoadAfterAnOwnPost(t *testing.T) {
 	s := newStage()
 	s.own(s.change(huge, 5, false, noon))

@@ -27,7 +27,7 @@ var (
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
 		WHERE notification_heads.recipient = $1 AND gone < erased.place`)
 
-	boundOfCauses = erase.Bound("notification_causes", "recipient")
+	boundOfCauses = erase.Bound("notification_causes", "recipient") // finds the next part of the table to walk
 )
 
 // Erase are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts

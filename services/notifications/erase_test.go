@@ -47,8 +47,8 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	}
 }
 
-// A mark up to a shown position still works after the position's row was deleted, because the actor was erased or the host
-// category was removed, and other notifications have come. Positions in other users' lists are still refused.
+// A position was shown, and then its row was deleted: its actor was erased, or the host category was removed. Other notifications
+// have come since. A mark up to that position still works. Positions in other users' lists are still refused.
 func TestAMarkReachesWhatIsGone(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
@@ -97,7 +97,7 @@ func TestAMarkReachesWhatIsGone(t *testing.T) {
 	}
 }
 
-// othersPlace is the position of a notification of user 9, after a position of user 1.
+// othersPlace makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
 func (b *bundle) othersPlace(after services.PostID) services.PostID {
 	b.T.Helper()
 	b.post(9, 50)

@@ -31,9 +31,9 @@ const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, act
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
-// coveredLate is the condition under which an earlier mark of a category reads a group g: the mark covers a cause of the group that is
-// reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left the group
-// out. Once all of the group was read, there is nothing left to protect.
+// coveredLate is the condition under which a mark of a whole category also reads a group g, because it covers a cause of the group
+// that is reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left
+// the group out. Once all of the group was read, there is nothing left to protect.
 const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
 
 var (
@@ -247,7 +247,8 @@ func (b *lockedCounters) cover(r newCause, by *groupChange) {
 }
 
 // place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of that
-// time. Such causes come first: a past time may be of the present millisecond, whose positions the other causes take.
+// time. Such causes are placed first: a past time may be in the present millisecond, and the other causes take the positions of
+// that millisecond.
 func (b *lockedCounters) place(ctx context.Context, missing []newCause) error {
 	dated := func(r newCause) int {
 		if r.moment != 0 {

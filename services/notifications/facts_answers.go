@@ -96,7 +96,7 @@ func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) 
 	return answers
 }
 
-// placeLowest gives answers the next positions of their lowest ranges, and marks these seen.
+// placeLowest gives each answer the next position of its range (see lowestPlaces), and marks these positions seen.
 func (b *lockedCounters) placeLowest(ctx context.Context, answers []knownAnswer, asked sql.Rows) error {
 	if len(answers) == 0 {
 		return nil

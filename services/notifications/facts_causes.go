@@ -18,7 +18,8 @@ type causeFacts struct {
 }
 
 const (
-	// These are the lists at the beginning of statements. The conditions use them by the name c.
+	// namedCauses and namedSubjects are lists of rows at the beginning of statements. The conditions of the statements call the
+	// rows c.
 	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
@@ -33,13 +34,13 @@ const (
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
-// blocking counts the blocks of a cause's recipient against the actor in a column: 0 or 1, which the scan reads as hidden.
+// blocking is an SQL expression: 1 if a cause's recipient blocks the actor in a column, else 0. The scan reads it as hidden.
 func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// hiddenFromRecipient is 1 if a cause's recipient blocks the author in a column, or the author blocks the recipient or hides
-// their posts from them; else 0. See hiddenAuthors in package people.
+// hiddenFromRecipient is an SQL expression: 1 if a cause's recipient blocks the author in a column, or the author blocks the
+// recipient or hides their posts from them; else 0. See hiddenAuthors in package people.
 func hiddenFromRecipient(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
@@ -130,6 +131,7 @@ SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket,
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
 
 var (
+	// heldNamed reads stored causes by their whole key, heldOfSubject all stored causes of a subject.
 	heldNamed = sql.NewStatement("causes known", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS named)`+
 		heldCauses+` AND n.actor = c.actor AND n.object = c.object`)

@@ -14,7 +14,7 @@ import (
 // filter selects notifications of a list. Each filter has its own statement, because each uses another index.
 type filter int
 
-// The filters.
+// These are the values of filter.
 const (
 	everything filter = iota
 	onlyUnread        // not read, whether seen or not
@@ -67,8 +67,8 @@ var listBy = map[filter]sql.Statement{
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
 	// This is the condition of the index notification_groups_listed_unread, which has the same order.
 	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
-	// The unseen groups are few and form a range of notification_groups_unread, so they are read there and sorted. The + rules
-	// out the index in list order, where the statement would pass every group that was seen and never read.
+	// The unseen groups are few and form a range of notification_groups_unread, so they are read there and sorted. The + keeps the
+	// database from using the index in list order, where it would read past every group that was seen and never read.
 	onlyUnseen: sql.NewStatement("list unseen notifications", fmt.Sprintf(listText,
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
@@ -103,7 +103,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		FROM {rows $2 category TEXT} AS c) AS unread), 0)
 FROM notification_heads h WHERE h.recipient = $1`)
 
-	// Any position of a group finds the group: the ID of a notification, or a position from upTo.
+	// groupAt finds groups by any of their positions: the ID of a notification is a position, and so is an upTo.
 	groupAt = sql.NewStatement("notifications with their places", `
 SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
@@ -117,7 +117,7 @@ type listed struct {
 	group
 	first, newest, readTo, seen services.PostID
 	at                          int64 // microseconds
-	causes                      int
+	causes                      int   // how many standing causes
 }
 
 // scanListed reads a row of a list; first receives the columns before the group.
@@ -172,7 +172,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		most *= len(q.categories)
 	}
 	var groups []listed
-	// of counts the groups that were read of each category.
+	// of has the number of groups that were read in each category.
 	of := map[services.Category]int{}
 	// The statement reads one group more of each category than is returned, only to show that more follow.
 	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
@@ -245,8 +245,8 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	return found, err
 }
 
-// bare are groups without their actors. It decides whether a group is unseen or older in the same way as countUnseen and
-// unexpired, so that list and count agree.
+// bare returns groups as notifications without their actors. It decides whether a group is unseen, and whether it is Older, in the
+// same way as countUnseen and unexpired, so that list and count agree.
 func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {

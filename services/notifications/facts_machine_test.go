@@ -23,7 +23,7 @@ type device struct {
 	reach  services.PostID   // position up to which a mark of the whole list reaches
 }
 
-// The host application's categories of the machine: a grouped one, and one whose notifications are single.
+// These are the host application's categories of the state machine: a grouped one, and one whose notifications are single.
 const (
 	hostOrders services.Category = "orders"
 	hostCalls  services.Category = "calls"
@@ -36,25 +36,28 @@ type panel struct {
 	*bundle
 	m       *panelModel
 	t       *rapid.T
-	ids     services.PostID
+	ids     services.PostID   // the last ID that was given out
 	posts   []services.PostID // by the recipient
-	late    []Cause
-	moments *services.IDClock // of causes of a past time
+	late    []Cause           // causes whose jobs have not run
+	moments *services.IDClock // makes the moments of causes of a past time
 	devices [2]device
 	expiry  Expiry
 }
 
+// nextID returns a new ID of the present time.
 func (p *panel) nextID() services.PostID {
 	p.ids = max(p.ids+1, services.PostIDAt(p.Clock.Now()))
 	return p.ids
 }
 
+// someone draws a user other than the recipient.
 func (p *panel) someone() services.UserID {
 	return p.m.me + services.UserID(rapid.IntRange(1, 10).Draw(p.t, "actor"))
 }
 
 func (p *panel) somePost() services.PostID { return rapid.SampledFrom(p.posts).Draw(p.t, "post") }
 
+// like makes a user like a post of the recipient, or end the like.
 func (p *panel) like() {
 	c := Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
 	if _, liked := p.m.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
@@ -69,6 +72,7 @@ func (p *panel) like() {
 	p.late = append(p.late, c)
 }
 
+// follow makes a user follow the recipient, or end the follow.
 func (p *panel) follow() {
 	c := Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
 	_, follows := p.m.follows[c.Actor]
@@ -89,6 +93,7 @@ func (p *panel) follow() {
 	p.late = append(p.late, c)
 }
 
+// delete deletes a post.
 func (p *panel) delete() {
 	if len(p.m.answers) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
 		a := p.someAnswer()
@@ -136,6 +141,7 @@ func (p *panel) withdraw() {
 	p.late = append(p.late, c)
 }
 
+// deliver applies causes to the store and to the model, and compares the states.
 func (p *panel) deliver(causes ...Cause) {
 	p.m.apply(p.Clock.Now(), causes)
 	for _, state := range p.apply(causes...) {
@@ -156,7 +162,7 @@ func (p *panel) look(d *device) {
 	d.known = p.m.places()
 }
 
-// report makes a mark of the list that a device loaded last.
+// report sends a mark of the list that a device loaded last.
 func (p *panel) report() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
@@ -195,11 +201,13 @@ func (p *panel) unseen() (places []services.PostID) {
 	return places
 }
 
+// category is the category of the notification at a position.
 func (p *panel) category(place services.PostID) services.Category {
 	of, _ := p.m.placed(place)
 	return of.category
 }
 
+// mark makes the mark of the given kind (verb, 0 to 5) in the store and in the model.
 func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
 	ctx, me := p.Ctx, p.m.me
 	p.MustWrite(func(tx *sql.Tx) (err error) {

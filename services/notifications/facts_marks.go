@@ -34,9 +34,9 @@ const ofGroup = `notification_groups.recipient = $1 AND notification_groups.cate
 // groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// markReadText marks as read the groups that meet the condition of an index. undo is the number of the mark; undo_to keeps the previous
-// read_to. $4 is 0 for a mark that cannot be undone: it leaves both, because an undo of the mark before it may still come.
-// unread_gen leaves out groups that were marked unread after the reader saw the list.
+// markReadText marks as read the groups that meet a condition (%s), which an index has. undo gets the number of the mark, and
+// undo_to the previous read_to. $4 is 0 for a mark that cannot be undone: it leaves undo and undo_to as they are, because an undo
+// of the mark before it may still come. unread_gen leaves out groups that were marked unread after the reader saw the list.
 const markReadText = `
 UPDATE notification_groups SET undo = CASE WHEN CAST($4 AS BIGINT) = 0 THEN undo ELSE $4 END,
 	undo_to = CASE WHEN $4 = 0 THEN undo_to ELSE read_to END, read_to = $3
@@ -275,7 +275,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	if changed, err = b.change(ctx, user, markUnreadRead, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
-	// There is nothing to undo, unless causes that the mark covers are reported later.
+	// A mark that changed nothing cannot be undone, unless causes that it covers are reported later.
 	if changed == 0 && !h.covers(b.tx) {
 		undo = 0
 	}

@@ -22,6 +22,7 @@ func (b *bundle) listed(only filter, categories ...services.Category) []Notifica
 	return page.Notifications
 }
 
+// wants checks how many notifications of user 1 are unseen and unread.
 func (b *bundle) wants(when string, unseen, unread int) {
 	b.T.Helper()
 	if got := len(b.listed(onlyUnseen)); got != unseen {
@@ -38,10 +39,12 @@ func (b *bundle) runMark(mark func(tx *sql.Tx) error) error {
 	return b.Write(b.Ctx, mark)
 }
 
+// reads marks notifications of user 1 read.
 func (b *bundle) reads(read readMark) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
 }
 
+// readsAll marks all notifications of user 1 read; until is when the mark can no longer be undone.
 func (b *bundle) readsAll(gen uint64) (until time.Time) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -51,10 +54,12 @@ func (b *bundle) readsAll(gen uint64) (until time.Time) {
 	return until
 }
 
+// undoes undoes the last "mark all read" of user 1.
 func (b *bundle) undoes() error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
+// unreads marks a notification of user 1 unread.
 func (b *bundle) unreads(place services.PostID) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
 }
@@ -70,6 +75,7 @@ func (b *bundle) three() (places []services.PostID) {
 	return places
 }
 
+// answers publishes an answer that may mention users, and applies its causes for user 1.
 func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -373,7 +379,7 @@ func TestAnotherMarkEndsTheUndo(t *testing.T) {
 	})
 }
 
-// withAll is a mark on a node that knows services.Categories alone.
+// withAll sets All to services.Categories, as on a node without host categories.
 func withAll(read readMark) readMark {
 	read.All = services.Categories
 	return read

@@ -18,7 +18,7 @@ type answer struct {
 	deleted    bool
 }
 
-// telling is a host notification.
+// telling is the model of a host notification.
 type telling struct {
 	at        time.Time
 	withdrawn bool
@@ -32,19 +32,20 @@ type groupKey struct {
 	bucket   int64
 }
 
-// reading is the position up to which a group was read.
+// reading is the model of a group's row: up to which position the group was read.
 type reading struct {
 	to, undoTo services.PostID
 	gen, undo  uint64
 	first      services.PostID // the group's ID: its least position when it came into being
 }
 
-// applied is a cause that counted at some time.
+// applied is the model of a stored cause.
 type applied struct {
 	place  services.PostID
 	at     time.Time
 	counts bool // its fact exists, so it counts
-	past   bool // it was reported with its time, and its place is of that time
+	// gen is the generation in which the group was last marked unread; undo is the number of the mark that undoTo belongs to.
+	past bool // it was reported with its time, and its place is of that time
 }
 
 // panelModel is a simple model of one user's notifications.
@@ -56,15 +57,16 @@ type panelModel struct {
 	told    map[Cause]*telling
 	deleted map[services.PostID]bool // of my posts
 
+	// known has the stored causes, read the stored groups.
 	known    map[Cause]*applied
 	read     map[groupKey]*reading
-	head     services.PostID
-	gen      uint64
-	undo     uint64
-	undoAt   time.Time
+	head     services.PostID // the newest position of any cause
+	gen      uint64          // the generation of marks
+	undo     uint64          // the number of the last mark of everything
+	undoAt   time.Time       // when that mark happened; zero if it cannot be undone
 	versions map[services.Category]uint64
-	heads    map[services.Category]services.PostID
-	seen     map[services.Category]services.PostID
+	heads    map[services.Category]services.PostID // the greatest position that was ever shown
+	seen     map[services.Category]services.PostID // the position up to which marks have seen a category
 	// readTo is the position up to which marks have read a category, undoTo the one before the last mark that can be undone.
 	readTo, undoTo map[services.Category]services.PostID
 }
@@ -110,10 +112,12 @@ func (m *panelModel) facts() map[Cause]time.Time {
 	return facts
 }
 
+// keyOf is the group of a stored cause.
 func (m *panelModel) keyOf(c Cause) groupKey {
 	return groupKey{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
 }
 
+// named reports whether the job of cause also serves other: they are equal, or cause stands for every actor of the subject.
 func named(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category != hostOrders && cause.Category != hostCalls && cause.Category == other.Category && cause.Subject == other.Subject
 }
@@ -126,10 +130,12 @@ func postOf(c Cause) services.PostID {
 	return c.Object
 }
 
+// byName compares causes by their keys.
 func byName(a, b Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
 
+// apply is the model of applyCauses.
 func (m *panelModel) apply(now time.Time, causes []Cause) {
 	facts := m.facts()
 	causes, moments := identified(causes)
@@ -197,6 +203,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 	m.raise(changed)
 }
 
+// raise raises the versions of the changed categories.
 func (m *panelModel) raise(changed map[services.Category]bool) {
 	for category := range changed {
 		m.versions[category]++
@@ -223,6 +230,7 @@ func (m *panelModel) places() (places []services.PostID) {
 	return places
 }
 
+// see is the model of raiseSeen.
 func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
 	for _, category := range categories {
 		if upTo = cmp.Or(upTo, m.head); upTo > m.seen[category] {
@@ -242,6 +250,7 @@ func (m *panelModel) placed(place services.PostID) (of groupKey, found bool) {
 	return of, false
 }
 
+// readOnes is the model of a mark of shown positions.
 func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	changed := map[services.Category]bool{}
 	reach := map[groupKey]services.PostID{}
@@ -266,6 +275,7 @@ func (r *reading) readAll(upTo services.PostID, undo uint64) {
 	r.to = upTo
 }
 
+// readAll is the model of a mark of categories, or of everything. It reports whether a visible group changed.
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
@@ -296,6 +306,7 @@ func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo se
 	return len(changed) > 0
 }
 
+// undoAll is the model of undoAllRead.
 func (m *panelModel) undoAll() {
 	m.gen, m.undoAt = m.gen+1, time.Time{}
 	changed := map[services.Category]bool{}
@@ -308,6 +319,7 @@ func (m *panelModel) undoAll() {
 	m.raise(changed)
 }
 
+// unread is the model of markUnread.
 func (m *panelModel) unread(place services.PostID) {
 	of, _ := m.placed(place)
 	m.gen++

@@ -32,7 +32,8 @@ func rangeOf(moment services.PostID, user services.UserID, sequence int64) (firs
 	return first, first + positionsPerEvent - 1
 }
 
-// takenPlaces looks at the end of each range in the index of positions, and not at the rows in it.
+// takenPlaces reads the last taken position of each range. It looks only at the end of the range in the index of positions, and not
+// at all rows in the range.
 var takenPlaces = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
 	WHERE n.recipient = c.recipient AND n.place >= c.first AND n.place <= c.last)
 FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)

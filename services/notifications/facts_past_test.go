@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A mention by an edit of a past time that ended before it was applied has the time of the edit, and not that of its post.
+// An edit of a past time adds a mention, and the mention ends before its job runs. The stored cause has the time of the edit, and
+// not the time of the post.
 func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -80,8 +81,8 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 	})
 }
 
-// A cause of the present takes the first position of a millisecond that is also the time of a cause that is reported with its time.
-// One transaction applies both.
+// One transaction applies two causes of one millisecond: one of the present, which takes the first position of the millisecond, and
+// one that is reported with its time. Both count.
 func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5, 6)

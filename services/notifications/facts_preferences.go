@@ -10,6 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
+// preferencesText reads the preferences of one user or of several.
 const preferencesText = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
@@ -23,7 +24,7 @@ var (
 
 	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesText+` {for update}`)
 
-	// The row exists and is locked.
+	// putPreferences expects that the row exists and is locked.
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
 )
 
@@ -32,7 +33,7 @@ var (
 type storedPreference struct {
 	Mode  string     `json:"mode,omitempty"` // one of modeNames; without it, the mode of the category's definition
 	Push  *bool      `json:"push,omitempty"`
-	Since *time.Time `json:"since,omitempty"`
+	Since *time.Time `json:"since,omitempty"` // items from before this time do not alert
 }
 
 // modeNames are the stored names of modes.

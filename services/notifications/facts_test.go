@@ -22,6 +22,7 @@ const like = services.CategoryLike
 // bundle is a database, and notifications in it.
 type bundle struct{ *peopletest.Bundle }
 
+// eachBundle runs a test on each kind of database.
 func eachBundle(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
@@ -53,11 +54,13 @@ func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 	})
 }
 
+// unlike ends a like.
 func (b *bundle) unlike(post services.PostID, liker services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx, post, liker); return err })
 }
 
+// remove deletes a post.
 func (b *bundle) remove(post services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
@@ -70,6 +73,7 @@ func (b *bundle) apply(causes ...Cause) (states []State) {
 	return states
 }
 
+// see marks the likes of user 1 seen up to a position.
 func (b *bundle) see(upTo services.PostID) (state State) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {

@@ -32,7 +32,8 @@ func ofHost(alias string) string {
 }
 
 var (
-	// withdrawn_at is 0 while the notification stands. A withdrawal keeps the row: a repetition differs from an unknown ID.
+	// withdrawn_at is 0 while the notification stands. A withdrawal keeps the row, so that a repeated withdrawal is not an error,
+	// as an unknown ID is.
 	insertHostNotification = sql.NewStatement("insert a notification of the host", `
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
@@ -53,7 +54,8 @@ SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
-	// Causes alone name the recipients. Without causes, the erasure of a recipient would not find the texts.
+	// blankUndelivered deletes the texts of a notification without causes. Only causes name the recipients, so the erasure of a
+	// recipient would not find these texts.
 	blankUndelivered = sql.NewStatement("blank a notification that nobody has", `
 UPDATE host_notifications SET title = '', body = '', group_key = '' WHERE id = $1
 AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+ofHostCauses+`)`)

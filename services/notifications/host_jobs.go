@@ -26,7 +26,7 @@ const hostChunkSize = 250
 // A chunk has no texts: they are stored once, in the notification's row. The job reads that row when it runs, so it sees a
 // withdrawal.
 type hostChunk struct {
-	Told   services.PostID   `json:"told"`
+	Told   services.PostID   `json:"told"` // the host notification
 	Users  []services.UserID `json:"users"`
 	Moment services.PostID   `json:"moment,omitempty"` // see Cause.Moment
 }
@@ -135,7 +135,7 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
 
-	// The statement has two bounds and no equation: with an equation PostgreSQL walks the primary key, through all host
+	// The statement has two bounds and not category = $1: with that, PostgreSQL walks the primary key, through all host
 	// notifications.
 	hostNotificationsIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)

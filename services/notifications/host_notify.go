@@ -15,7 +15,7 @@ import (
 
 // The bounds of a host notification. Texts are bounded in characters.
 const (
-	// The payload of the jobs, 40 chunks, is written in the command's own transaction.
+	// maxRecipients also bounds the payloads of the jobs, 40 chunks, which are written in the command's own transaction.
 	maxRecipients = 10_000
 	maxTitle      = 255
 	maxBody       = 4096
@@ -148,8 +148,8 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	}
 }
 
-// blankIfUndelivered deletes the content of a withdrawn notification that no recipient has. The withdrawal has waited for the jobs that
-// were writing it to recipients, and no later job does.
+// blankIfUndelivered deletes the content of a withdrawn notification that no recipient has. The withdrawal has waited for the jobs
+// that were writing it to recipients, and no later job writes it.
 func blankIfUndelivered(ctx context.Context, tx *sql.Tx, id services.PostID) error {
 	blanked, err := tx.Run(ctx, blankUndelivered, id)
 	if err == nil && blanked > 0 {

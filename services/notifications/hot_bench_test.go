@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	hotPosts = 100
+	hotPosts = 100 // the number of the author's posts
 	hotBatch = 500 // the number of commands that ingest commits at once
 )
 

@@ -29,7 +29,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}, s.hostKinds()...)
 }
 
-// recipientsOf are the users whose notifications the causes of a job change. It is the UsersOf of jobNotify.
+// recipientsOf are the users whose notifications the causes of a job change. It is the jobs.UsersOf of jobNotify.
 func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {

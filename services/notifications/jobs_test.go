@@ -100,7 +100,7 @@ func (n node) claim() []jobs.Job {
 	return queued
 }
 
-// Every kind of job in steps brings the views in line with the facts, and repeating all of them changes nothing.
+// Every kind of job in steps brings the counts in line with the facts, and repeating all of the jobs changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		newNodeWith(w, causesPerTestPage)

@@ -49,7 +49,7 @@ func (p *reader) prefer() {
 		p.t.Fatalf("from %v (%v) to %v: changed is %v", before, chosen, mode, cmd.Changed())
 	}
 	p.modes[category] = mode
-	// A repetition of the change does nothing: after a death only the job writes the mode.
+	// The document has the new mode at once. After a death only the job writes it, because a repeated command changes nothing.
 	if document := p.Document(p.me); cmd.Changed() && !dies && document.Ready && document.Modes.Of[category] != mode {
 		p.t.Fatalf("%s counts as %v at once, want %v", category, document.Modes.Of[category], mode)
 	}
@@ -88,7 +88,7 @@ func (p *reader) explained(badges *services.Badges) (items, arrived map[string]i
 
 func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
-// happens changes a fact, with its job.
+// happens writes a change of a fact, with the job of its cause.
 func (p *reader) happens(c Cause, change func(ctx context.Context, tx *sql.Tx) error) {
 	p.Write(func(ctx context.Context, tx *sql.Tx) error {
 		job, err := Job(c)
@@ -106,6 +106,7 @@ func (p *reader) happens(c Cause, change func(ctx context.Context, tx *sql.Tx) e
 	p.notified = append(p.notified, c)
 }
 
+// turnLike makes a user like a post, or ends the like.
 func (p *reader) turnLike() {
 	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
 	c := Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
@@ -120,6 +121,7 @@ func (p *reader) turnLike() {
 	p.stands[c] = !p.stands[c]
 }
 
+// turnFollow makes a user follow this user, or ends the follow.
 func (p *reader) turnFollow() {
 	c := Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
 	p.happens(c, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -193,6 +195,7 @@ func (p *reader) hidden(c Cause) bool {
 		p.hides[services.Restriction{Kind: services.Block, Owner: c.Actor, Other: p.me}])
 }
 
+// mention makes a user publish a post that mentions this user.
 func (p *reader) mention() {
 	id := p.IDs.Next()
 	c := Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
@@ -230,6 +233,7 @@ func (p *reader) someJobs() {
 	}
 }
 
+// mark makes some mark of this user.
 func (p *reader) mark() {
 	all := p.page(Query{})
 	var cmd *jobs.Command
@@ -254,6 +258,7 @@ func (p *reader) mark() {
 	}
 }
 
+// page reads a page of the user's list.
 func (p *reader) page(query Query) []Notification {
 	query.First = 1000
 	page, err := p.service.Page(p.TB.Context(), p.me, query)

@@ -96,7 +96,7 @@ func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Com
 	})
 }
 
-// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone until UndoneUntil.
+// MarkAllRead is the command that marks everything read up to a position; 0 means until now. It can be undone until UndoneUntil.
 // That time is stored as the command's ID, so that a repetition under one idempotency key gets the same answer.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(token)

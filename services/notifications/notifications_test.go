@@ -59,7 +59,7 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	})
 }
 
-// seen returns the command of a valid mark.
+// seen returns the command that marks notifications seen. The mark must be valid.
 func (n node) seen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
 	n.TB.Helper()
 	cmd, err := n.service.MarkSeen(user, categories, upTo)
@@ -84,6 +84,7 @@ func (n node) unlike(user services.UserID, post services.PostID) *jobs.Command {
 	return n.liking(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) { return posts.DeleteLike(ctx, tx, post, user) })
 }
 
+// liking is the command that changes a like, with the job of its cause.
 func (n node) liking(user services.UserID, id services.PostID, change func(context.Context, *sql.Tx) (bool, error)) *jobs.Command {
 	return &jobs.Command{Name: "like", Actor: user, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		post, err := posts.Visible(ctx, tx, user, "postId", id)
@@ -129,6 +130,7 @@ func (n node) unseen(user services.UserID) (count int) {
 	return count
 }
 
+// wants checks how many groups the user has not seen.
 func (n node) wants(user services.UserID, when string, want int) {
 	n.TB.Helper()
 	if got := n.unseen(user); got != want {

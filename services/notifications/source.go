@@ -26,10 +26,10 @@ func NewSource(db *sql.DB, expiry Expiry) Source { return Source{db: db, expiry:
 // Source is the service's badge source.
 func (s *Service) Source() Source { return Source{db: s.db, expiry: s.expiry, memory: s.Memory} }
 
-// Name is the source's name.
+// Name returns the name of the source for logs.
 func (Source) Name() string { return "notifications" }
 
-// Key is the source's key.
+// Key returns the key of the source in display policies, caps and the total.
 func (Source) Key() services.Source { return services.SourceNotifications }
 
 // Part is the count of the i-th category; the host application's categories come last. nil ends the parts.
@@ -48,10 +48,11 @@ func (s Source) Empty(document *rdb.Document) {
 	document.Notifications, document.Categories = nil, s.memory.Now()
 }
 
-// Sum is the count of all categories, which the total takes.
+// Sum is the count of all categories together.
 func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Notifications.Total }
 
-// CopyNonCounts keeps the position of the newest notification. The version of the list is not known: a watcher of the list then reads it again.
+// CopyNonCounts copies the position of the newest notification from earlier badges. It sets the version of the list to 0, unknown,
+// so that a watcher of the list reads it again.
 func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 }

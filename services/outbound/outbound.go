@@ -30,13 +30,13 @@ const (
 	// A longer answer is not read: it costs a connection, not memory.
 	mostRead   = 16 << 10    // bytes of an answer
 	longestAsk = time.Hour   // the longest wait that a receiver may ask for by Retry-After
-	longError  = 200         // characters
-	idleFor    = time.Minute // of a connection
+	longError  = 200         // the most characters of an error's text
+	idleFor    = time.Minute // how long an unused connection is kept
 	// The first pause is so short that a receiver's restart causes hardly any delay.
 	firstPause = 5 * time.Second
 )
 
-// RetryFor is the time after its first attempt for which a message is retried.
+// RetryFor is how long after its first attempt a message is still retried.
 const RetryFor = 24 * time.Hour
 
 // LongestPause is the longest time between two attempts for one message; LongestDown is the longest time between two requests
@@ -47,9 +47,9 @@ const (
 	Breaker      = 5
 )
 
-// Pause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each
-// failure, up to most, and is up to a fifth shorter so that attempts do not come together. The bound of the shift keeps it
-// from overflowing.
+// Pause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each failure,
+// up to most, and is shortened by up to a fifth so that attempts do not come together. The bound of the shift keeps it from
+// overflowing.
 func Pause(failures int, most time.Duration) time.Duration {
 	long := min(firstPause<<min(failures, 20), most)
 	return long - rand.N(long/5)

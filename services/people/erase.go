@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove a user's restrictions against others, and others' restrictions against the user. The follows
-// are removed before, so no feed depends on a restriction any more. Where the user is the first column of the key, an index finds
-// the rows; the other direction has no index and is swept.
+// Erase are the steps that remove a user's restrictions against others, and others' restrictions against the user. The follows are
+// removed before, so no feed depends on a restriction any more. Where the user is the first column of the key, an index finds the
+// rows; the other direction has no index, so the table is walked.
 var Erase = []erase.Step{
 	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
 	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),
@@ -46,7 +46,8 @@ func EraseLog(kinds ...string) erase.Step {
 }
 
 // EraseFollows is the step that ends the user's follows of others or, if followers is set, the follows of the user by others. It
-// calls ended for each follow, in the transaction. A user with a million followers takes many runs, each with its position.
+// calls ended for each follow, in the transaction. A user with a million followers takes many runs, each of which continues after
+// the last.
 func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error) erase.Step {
 	name, find := "follows", followeesToErase
 	if followers {

@@ -34,12 +34,13 @@ var (
 			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
 		WHERE number = $1 RETURNING updated_at`)
 
-	// These walks go by ID, and seen_at has no index: they read nearly all users, and seen_at changes at each visit.
+	// These statements walk the users by ID. seen_at has no index: the walks read nearly all users, and every visit would change
+	// the index.
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
 
-	// A visit that continues is not recorded as the visit before. The last condition makes late and repeated marks harmless.
+	// While a visit continues, the visit before stays as it is. The last condition makes late and repeated marks harmless.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)

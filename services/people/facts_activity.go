@@ -28,7 +28,7 @@ const thresholdsOfUsers = "users"
 // activityRow is the row as it is stored.
 type activityRow struct {
 	idle, dormant, awayBefore int64 // microseconds
-	byAdmin                   bool
+	byAdmin                   bool  // an admin has set the row, and not the settings of a node
 }
 
 // fields are where the columns are scanned to, in their order.

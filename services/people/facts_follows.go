@@ -19,6 +19,7 @@ var (
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
+	// followeesWithin returns a row unless a user follows too many.
 	followeesWithin = sql.NewStatement("whether users follow too many", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM follows WHERE follower = c.owner) > c.most)`)
 

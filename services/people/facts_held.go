@@ -53,7 +53,7 @@ func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[servic
 	}
 }
 
-// keysOf lists the keys of a few IDs among those of known and of numbers, sorted.
+// keysOf lists the keys of a few users, which are in known or in numbers, sorted.
 func keysOf(few []services.UserID, known map[services.UserID]string, numbers map[string]services.UserID) (keys []string) {
 	for _, number := range few {
 		if key, found := known[number]; found {

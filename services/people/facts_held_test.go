@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// held ensures some keys and known users in one transaction.
+// held calls EnsureHeld in a transaction.
 func held(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
 	t.Helper()
 	err = db.Write(t.Context(), func(tx *sql.Tx) (err error) {
@@ -35,7 +35,7 @@ func statements(t *testing.T, db *sql.DB, texts ...string) {
 	}
 }
 
-// The statements of an erasure of a: those that begin it, and the one that ends it.
+// These statements erase the user a: insertErasure and deleteErased begin the erasure, and endOfErasure ends it.
 const (
 	insertErasure = `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'a'`
@@ -43,8 +43,8 @@ const (
 	endOfErasure = `UPDATE erasures SET user_number = 0, key = '', done_at = 1`
 )
 
-// Known users keep their IDs, and are not in the result. Those who were erased have new IDs, and CONFLICT before the erasure is
-// done.
+// Known users keep their IDs, and are not in the result. Users who were erased get new IDs; before the erasure is done, the error
+// is CONFLICT.
 func TestHeldUsersExist(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		db := open()

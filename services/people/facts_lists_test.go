@@ -12,6 +12,7 @@ import (
 
 func numberOf(user services.User) uint64 { return uint64(user.Number) }
 
+// listed walks the lists of followers and followees of some owners, by pages of a size, and returns the user IDs in them.
 func (b *bundle) listed(viewer services.UserID, size int, owners ...services.UserID) (lists [2]map[services.UserID][]uint64) {
 	lists[0], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 		return people.ListFollowers(b.ctx, b.Bundle.DB, viewer, pages)

@@ -178,7 +178,7 @@ func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended 
 	return changed > 0 && err == nil, err
 }
 
-// show updates the column shown of the follow, unless err is an error, which it returns.
+// show sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.
 func show(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
 	if err != nil {
 		return err

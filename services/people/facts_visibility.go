@@ -37,7 +37,7 @@ func beingErasedCondition(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
-// hidesFrom is hiddenAuthors for one author, without lists: it takes 4 us on SQLite, where three lists of one author take 27.
+// hidesFrom is hiddenAuthors for one author, without lists. It takes 4 us on SQLite; hiddenAuthors, with three lists, takes 27 us.
 var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFrom("$2", "$1"))
 
 // ApartFrom is the condition under which a list of users' actions leaves a user out for a viewer: the user hides from the viewer,

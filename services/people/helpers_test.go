@@ -20,7 +20,7 @@ func newClock() *clock { return &clock{sqltest.NewClock()} }
 
 func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
-// bundle is a peopletest.Bundle.
+// bundle is a peopletest.Bundle, with the fields that the tests use most.
 type bundle struct {
 	*peopletest.Bundle
 	t     *testing.T
@@ -51,6 +51,7 @@ func (b *bundle) write(fn func(tx *sql.Tx) error) {
 	b.MustWrite(fn)
 }
 
+// users creates users with the keys, and returns their IDs.
 func (b *bundle) users(keys ...string) []services.UserID {
 	b.t.Helper()
 	return b.MakeUsers(keys...)
@@ -70,6 +71,7 @@ func equal(t tester, got, want any) {
 	sqltest.Equal(t, got, want)
 }
 
+// coded checks that an error has a code.
 func coded(t tester, err error, want services.Code) {
 	t.Helper()
 	sqltest.Coded(t, err, want)
