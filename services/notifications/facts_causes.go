@@ -125,7 +125,8 @@ WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
 
-// heldCauses is the end of a statement that begins with a list c of columns of causes' keys. It selects the stored causes that match.
+// heldCauses is the end of a statement that begins with rows c, each with some or all columns of a cause's key. It selects the
+// stored causes that match the rows.
 const heldCauses = `
 SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket, n.standing FROM c CROSS JOIN notification_causes n
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`

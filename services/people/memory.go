@@ -59,7 +59,7 @@ func (m *Memory) empty() {
 	m.numbers.Clear()
 }
 
-// ReadFacts reads people from SQL into found and into the cache, unless they changed meanwhile.
+// ReadFacts reads people from SQL into found. It also puts them into the cache, except those that changed meanwhile.
 func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found map[services.UserID]services.User) error {
 	read, err := m.facts.Users(ctx, users)
 	if err == nil {

@@ -1,8 +1,8 @@
 // Package positions records how far each user has looked in each view: the home feed, the live board, the views of the
 // application.
 //
-// A position never moves backward: reports of it may be late, repeated and in any order. So a position can be projected
-// without a stamp of Redis' clock. The items of a view after its position are new, and are counted.
+// A position never moves backward: reports of it may be late, repeated and in any order. So Redis just keeps the greatest value
+// that is written, and needs no time of the write. The items of a view after its position are new, and are counted.
 package positions
 
 import (

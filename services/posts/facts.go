@@ -25,6 +25,7 @@ var (
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
+	// editedPost locks a post for an edit.
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
 	// Caches order copies by the time of the last change, so each change gets a later time. edited_at, which is shown, gets the
@@ -45,10 +46,10 @@ var (
 
 	newestOfMillisecond = sql.NewestOfMillisecond("posts")
 
-	// It reads one entry at the end of the primary key.
+	// greatestPost reads one entry at the end of the primary key.
 	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
-	// It leaves out pulled posts, because no inbox has them.
+	// authorPosts leaves out pulled posts, because no inbox has them.
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 
@@ -226,6 +227,7 @@ func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 	return insertMentions(ctx, tx, post, mentions, listed)
 }
 
+// insertMentions stores mentions. Those of the users in listed are recorded as mentions by the list.
 func insertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentions []Mention, listed []services.UserID) error {
 	all := make([][]any, len(mentions))
 	for i, mention := range mentions {

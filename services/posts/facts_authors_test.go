@@ -10,6 +10,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// author writes an author's row and returns its version.
 func (b *bundle) author(author services.Author) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {

@@ -107,7 +107,8 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	return nil
 }
 
-// countChange is how many likes and answers a function of a transaction added to a post, or removed. Keep hands it to postCounts.
+// countChange is how many likes and answers a function of a transaction added to a post, or removed. sql.Tx.Keep hands it to
+// postCounts.
 type countChange struct {
 	post            services.PostID
 	likes, comments int

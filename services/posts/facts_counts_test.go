@@ -20,8 +20,8 @@ import (
 
 // deeds is a model of likes and answers.
 type deeds struct {
-	likes   map[[2]uint64]bool // of a post and a liker
-	parents map[services.PostID]services.PostID
+	likes   map[[2]uint64]bool                  // of a post and a liker
+	parents map[services.PostID]services.PostID // the parent of each answer that was written
 	deleted map[services.PostID]bool
 }
 
@@ -52,11 +52,11 @@ type deed struct {
 	answer services.PostID
 }
 
-// deedKinds are the kinds of steps, a kind that is listed more often is drawn more often. A step may be repeated: the second
+// deedKinds are the kinds of steps. A kind that is listed twice is drawn twice as often. A step may be repeated: the second time it
 // changes nothing.
 var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
 
-var errUndone = errors.New("this part is undone")
+var errUndone = errors.New("this part is undone") // the error by which a part or an attempt fails
 
 // apply applies a step to the model. A step that the store refuses is refused here too.
 func (d *deeds) apply(step deed) (refused bool) {
@@ -114,9 +114,10 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 type part struct {
 	steps    []deed
 	fails    bool
-	attempts []deed // undone
+	attempts []deed // the steps of an attempt that fails
 }
 
+// doPart runs a function of a transaction: the steps, then an attempt that is undone.
 func (b *bundle) doPart(tx *sql.Tx, p part) error {
 	for _, step := range p.steps {
 		if err := b.do(tx, step); err != nil {
@@ -184,6 +185,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 	})
 }
 
+// countsAre compares the counts with the model, for each viewer, and with a recount of the facts.
 func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)

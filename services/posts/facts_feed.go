@@ -7,9 +7,9 @@ import (
 	"tidings/services/sql"
 )
 
-// ofAll are the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author who can
-// have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or a
-// column.
+// ofAll is the SQL for the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author
+// who can have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or
+// a column.
 func ofAll(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
@@ -19,7 +19,7 @@ func ofAll(reader string) string {
 )`
 }
 
-// ofInbox are the sources of a reader's inbox.
+// ofInbox is the SQL for the sources of a reader's inbox.
 func ofInbox(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
@@ -27,12 +27,14 @@ func ofInbox(reader string) string {
 )`
 }
 
+// followedEdges is the SQL for the authors whom a reader follows and sees.
 func followedEdges(reader string) string {
 	return `edges AS MATERIALIZED (
 	SELECT followee AS author, since FROM follows WHERE follower = ` + reader + ` AND followee <> ` + reader + ` AND shown
 )`
 }
 
+// ownSources is the SQL for the reader's own posts as sources, pushed and pulled.
 func ownSources(reader string) string {
 	return `UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, FALSE UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, TRUE`
 }

@@ -39,6 +39,7 @@ func (m *feedModel) listed() (entries []services.FeedEntry) {
 	return entries
 }
 
+// page is the model of HomeFeed.
 func (m *feedModel) page(before services.PostID, limit int) (page []services.FeedEntry) {
 	for _, entry := range m.listed() {
 		if entry.Post < before && len(page) < limit {
@@ -48,6 +49,7 @@ func (m *feedModel) page(before services.PostID, limit int) (page []services.Fee
 	return page
 }
 
+// countNew is the model of CountNew for the reader.
 func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
 	for _, entry := range m.listed() {
 		if entry.Counts && entry.Post > seen && count < limit {
@@ -67,6 +69,7 @@ func (m *feedModel) unread(seen services.PostID, limit int) (entries []services.
 	return entries
 }
 
+// newestCounting is the model of NewestCounting.
 func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 	for _, entry := range m.listed() {
 		if entry.Counts && entry.Post <= upTo {
@@ -130,7 +133,7 @@ func (b *bundle) countNew(reader services.UserID, seen services.PostID, limit in
 	return sqltest.Must(CountNew(b.Ctx, b.DB, []Reader{{reader, seen}}, limit))(b.T)[0]
 }
 
-// checkNewest compares the newest post of the feed, which a transaction reads.
+// checkNewest compares NewestOfFeed with the model.
 func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	var want services.PostID
 	for _, entry := range m.page(services.MaxPostID, 1) {
@@ -143,7 +146,7 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	})
 }
 
-// checkPulled compares the authors' pulled posts as nodes cache them.
+// checkPulled compares Pulled with the model. Nodes cache these posts.
 func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, limit int) {
 	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {

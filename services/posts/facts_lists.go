@@ -9,10 +9,11 @@ import (
 	"tidings/services/sql"
 )
 
-// Answers and likes are listed from one range of an index for each post. A statement first finds the bound of each range, the last row
-// that it reads. That is the first listed row after the page, else the last row that may be looked at, else 0: it reads to the end.
-// A range without a listed row gives one row, with only the bound.
+// Answers and likes are listed from one range of an index for each post. A statement first finds the bound of each range, the last
+// row that it reads. That is the first listed row after the page, else the last row that may be looked at, else 0: the statement
+// reads to the end. A range without a listed row gives one row, with only the bound.
 const (
+	// These are the conditions of the two ranges, without the condition of who is hidden.
 	standingAnswers = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )

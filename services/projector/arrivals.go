@@ -25,9 +25,9 @@ type visit struct {
 // leastLifetime is the lifetime of keys that should have ended by the present thresholds. Their user counts as away.
 const leastLifetime = time.Hour
 
-// latestVisit returns the latest visit of a user whose view is rebuilt. For a visit it records the present one, so that posts published
-// from now on are pushed to the user. For any other reason it returns the visit that SQL has. pushed is false if that was so long ago
-// that not all posts are pushed to the user any more: their view is not shown until they return.
+// latestVisit returns the latest visit of a user whose document is rebuilt. For a visit it records the present one, so that posts
+// published from now on are pushed to the user. For any other reason it returns the visit that SQL has. pushed is false if that was
+// so long ago that not all posts are pushed to the user any more: their document is not shown until they return.
 func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reason rebuildReason) (latest visit, pushed bool, err error) {
 	if reason == forVisit {
 		err := p.Arrive(ctx, user)
@@ -38,7 +38,8 @@ func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reaso
 		return latest, false, err
 	}
 	seen := visits[user]
-	// The keys live as long as if they had been made at that visit, whose time another node's clock may have told.
+	// The keys live as long as if they had been made at that visit. If another node's clock is ahead, the visit may lie in the
+	// future: it then counts as now.
 	lifetime := p.Lifetime() - max(0, p.clock.Now().Sub(seen))
 	return visit{services.DayOf(seen), max(lifetime, leastLifetime)}, true, nil
 }

@@ -14,9 +14,9 @@ import (
 
 // The pace of the cleaner. 500 keys take Redis about a millisecond.
 const (
-	cleanerPoll  = time.Second
-	cleanerKeys  = 500 // in a step, approximately
-	cleanerSteps = 100 // in a turn, at most
+	cleanerPoll  = time.Second // how often a node looks whether a turn is due
+	cleanerKeys  = 500         // the approximate number of keys in a step
+	cleanerSteps = 100         // the most steps in a turn
 	// cleanerLeast is the least rest after a step. The cleaner rests as long as it works, so that it never takes more than half
 	// of a slow Redis.
 	cleanerLeast = 5 * time.Millisecond
@@ -24,10 +24,10 @@ const (
 	leaveWithin  = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
-// Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit,
-// all keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. A run looks
-// at all keys, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a cleaner that
-// dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the facts.
+// Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit, all
+// keys of users who are dormant or not in SQL, keys of users without a document, and copies without an expiry. A run looks at all
+// keys, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a cleaner that dies. It
+// touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new document from the facts.
 type Cleaner struct {
 	projector *Projector
 	every     time.Duration
@@ -43,8 +43,8 @@ type Freed struct {
 	Entries uint64 `json:"entries"` // entries removed from these
 	Dormant uint64 `json:"dormant"` // users not seen for longer than the dormancy threshold
 	Unknown uint64 `json:"unknown"` // users who are not in SQL
-	Orphans uint64 `json:"orphans"` // keys of a view without its document
-	Endless uint64 `json:"endless"` // copies, views and leases that had no expiry
+	Orphans uint64 `json:"orphans"` // keys of users without a document
+	Endless uint64 `json:"endless"` // copies, leases and other keys that should have an expiry and had none
 	Keys    uint64 `json:"keys"`    // in all
 }
 
@@ -87,7 +87,7 @@ func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
 // AskForCleaning makes the next run of the cleaner due now, on any node, unless a run is under way.
 func (p *Projector) AskForCleaning(ctx context.Context) error { return askForCleaning(ctx, p.store) }
 
-// Run cleans until ctx ends.
+// Run takes turns at cleaning until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
 	ticker := time.NewTicker(cleanerPoll)
 	defer ticker.Stop()
@@ -198,7 +198,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	return to, ended, nil
 }
 
-// trimLists cuts registered lists. The entries that readers see stay the same.
+// trimLists cuts lists that hold more entries than readers can see.
 func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Freed) error {
 	if len(long) == 0 {
 		return nil
@@ -274,7 +274,7 @@ func parseFreed(text string) (freed Freed) {
 	return freed
 }
 
-// asText prints texts and numbers, which cannot fail.
+// asText returns a value as JSON. It is for texts and numbers, with which this cannot fail.
 func asText(value any) string {
 	text, _ := json.Marshal(value)
 	return string(text)

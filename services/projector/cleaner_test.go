@@ -25,7 +25,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-const cleanEvery = 10 * time.Minute
+const cleanEvery = 10 * time.Minute // the time between two runs
 
 // run lets a cleaner do a whole run.
 func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
@@ -56,7 +56,7 @@ func absent(w *fanouttest.World, user services.UserID) bool {
 	return rdbtest.Snapshot(w.TB, w.Redis, user).Wholeness == rdb.Absent
 }
 
-// A run removes entries beyond the lists and the keys of dormant and unknown users, and no other key.
+// A run removes the entries that no list shows and the keys of dormant and unknown users, and no other key.
 func TestCleanerFrees(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
@@ -132,8 +132,8 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *proje
 	return projector.New(cfg).Cleaner(cleanEvery)
 }
 
-// A user who returns while their keys are dropped has a complete view as soon as their rebuild has ended, and keeps it. A user who does not
-// return has no keys.
+// A user who returns while their keys are dropped has a complete document as soon as their rebuild has ended, and keeps it. A user
+// who does not return has no keys.
 func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg projector.Config

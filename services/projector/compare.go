@@ -16,8 +16,8 @@ import (
 	"tidings/services/redis"
 )
 
-// AuditPart compares one part of a user's view with the facts. It returns the facts, in a form that prints the same for equal facts, and
-// the names of the differences.
+// AuditPart compares one part of a user's view (their document and inbox) with the facts. It returns the facts, in a form that
+// prints the same for equal facts, and the names of the differences.
 type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
 // namedPart is a registered part.
@@ -36,11 +36,11 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	p.auditParts = append(p.auditParts, namedPart{name, part})
 }
 
-// Comparison is the result of one comparison of a user's view with the facts.
+// Comparison is the result of one comparison of a user's view (their document and inbox) with the facts.
 type Comparison struct {
-	Differs  []string // the parts that differ
-	snapshot rdb.Snapshot
-	facts    []any
+	Differs  []string     // the parts that differ
+	snapshot rdb.Snapshot // the view as it was read
+	facts    []any        // the facts of each part
 }
 
 // Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and facts
@@ -49,7 +49,8 @@ func (c Comparison) Digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
 }
 
-// Compare compares a user's view, which was read before a stamp, with the facts as they are now.
+// Compare compares a user's view (their document and inbox) with the facts as they are now. shown is the view, and stamp is a time
+// of Redis' clock after it was read.
 func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp redis.Stamp) (Comparison, error) {
 	seen := Comparison{snapshot: shown}
 	if shown.Wholeness == rdb.WrongType {
@@ -67,8 +68,8 @@ func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb
 	return seen, nil
 }
 
-// Remake empties a user's view and restores it. To restore alone would not do: it merges the facts into a view that cannot be trusted.
-// It is no visit: the view of a user who is away stays empty until they return.
+// Remake empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view that
+// cannot be trusted. It is no visit: the view of a user who is away stays empty until they return.
 func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 	if err := p.redis.Reset(ctx, user); err != nil {
 		return err
@@ -77,8 +78,8 @@ func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 	return err
 }
 
-// Recount makes a user's view anew from the facts, even a correct one, and returns the parts in which it differed. Changes that had not
-// reached the view yet count as differences too. Unlike Remake it is a visit.
+// Recount makes a user's view (their document and inbox) anew from the facts, even a correct one, and returns the parts in which it
+// differed. Changes that had not reached the view yet count as differences too. Unlike Remake it is a visit.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
 	snapshots, err := p.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {

@@ -1,6 +1,6 @@
 package projector
 
-// The cleaner's turns, for tests with a world that has a fan-out: these tests are outside of this package.
+// Tests outside of this package use the cleaner's turns: they need a world with a fan-out, which this package cannot import.
 var (
 	TakeCleanerTurn = takeCleanerTurn
 	PassCleanerTurn = leaveCleanerTurn

@@ -34,7 +34,7 @@ type cleanerTurn struct {
 	Place string // the position from which the run continues, cleanerStart at the beginning; update it before the turn is passed
 	Freed string // what the run has freed so far, "" at the beginning; update it too
 
-	token string
+	token string // says that this node holds the lease
 }
 
 // cleanerStart is the position at which a run begins.

@@ -19,7 +19,7 @@ type homeFeedFacts struct {
 	count    int
 	modes    map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
 	unlisted services.PostID                         // the newest counting post at or below the inbox's floor
-	pulled   []services.FollowedAuthor               // in the order of their IDs
+	pulled   []services.FollowedAuthor               // followed authors whose posts are pulled, in the order of their IDs
 }
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.

@@ -40,7 +40,7 @@ func (p *Projector) RegisterExpiringRows(name string, forget func(ctx context.Co
 	p.expiring = append(p.expiring, expiringRows{name, forget})
 }
 
-// Janitor makes this node's janitor. Several nodes may run one each, because they only delete old rows.
+// Janitor makes this node's janitor. Several nodes may run one each, because janitors only delete old rows.
 func (p *Projector) Janitor() *Janitor { return &Janitor{projector: p} }
 
 // Run cleans every ten minutes until ctx ends.

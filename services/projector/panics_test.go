@@ -59,7 +59,8 @@ func TestCallersShareAPanic(t *testing.T) {
 	<-running
 	close(release)
 	for range callers {
-		// A caller that came after the end of the run has run again, and panicked at close.
+		// A caller that came after the end of the first run has begun a second one. That run panics too, because running is closed
+		// already.
 		if err := <-errs; !services.IsPanic(err) || services.CodeOf(err) != services.Internal || !strings.Contains(err.Error(), "TestCallersShareAPanic") {
 			t.Errorf("a caller got %v", err)
 		}

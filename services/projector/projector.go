@@ -1,13 +1,14 @@
-// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned
-// fields, the audit's comparison, idle users, the cleaner. Features register the data that they keep of a user.
+// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned fields,
+// the audit's comparison, idle users, the cleaner. Features register the data that they keep of a user. In this package, a user's
+// view is their document and their inbox together.
 //
 // The package guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
 // all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the write
 // fails and its job tries again.
 //
-// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field
-// from SQL, Put writes it, and Changed sends hints and marks the user for the change stream. A view that is missing,
-// broken or older than the user's absence takes the long one, Rebuild:
+// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL, Put
+// writes it, and Changed sends hints and marks the user for the change stream. A view that is missing or broken, or whose user was
+// away, takes the long one, Rebuild:
 //
 //  1. Arrive records the visit, so that all posts published from now on are pushed to the user. Refill and Restore, which jobs and
 //     the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
@@ -70,7 +71,7 @@ type Projector struct {
 	// rebuilds, slots, rebuilt, skew and clamped guard themselves.
 	rebuilds     singleflight.Group
 	slots        chan struct{} // of rebuilds
-	rebuilt      rebuildCounts
+	rebuilt      rebuildCounts // the numbers that RebuildStats returns
 	readers      []namedReader // of versioned fields
 	auditParts   []namedPart
 	rebuildParts []namedRebuildPart
@@ -78,7 +79,7 @@ type Projector struct {
 	expiring     []expiringRows
 	hosts        HostsOf
 	skew         skew
-	clamped      atomic.Uint64
+	clamped      atomic.Uint64 // documents in which a count was negative
 	// marks and marking belong together: see OnMark.
 	marks   []func(ctx context.Context, users []services.UserID) error
 	marking []func() bool

@@ -43,14 +43,14 @@ func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 	return err
 }
 
-// Restore makes a document and inbox whole again while the user need not be here, and reports whether it did. It is no visit: it makes
-// no document, and does nothing for a user who is away.
+// Restore makes a user's document and inbox whole again without a visit of the user, and reports whether it did. It makes no new
+// document, and does nothing for a user who is away.
 func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored bool, err error) {
 	document, err := p.rebuildOnce(ctx, user, forAudit)
 	return document.Ready, err
 }
 
-// rebuildReason is why a view is rebuilt. Only a visit makes the user active.
+// rebuildReason is why a user's view (their document and inbox) is rebuilt. Only a visit makes the user active.
 type rebuildReason string
 
 // The constants are the last parts of the keys of runs. Each reason has runs of its own: a visitor must not share a run that is no
@@ -84,8 +84,8 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
-// Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
-// continues when its first caller gives up. A panic of the run is the error of all of them.
+// Once makes some view of a user from the facts, in one of the slots of rebuilds; view is its name in errors. Concurrent callers
+// with the same key share one run; it continues when its first caller gives up. A panic of the run is the error of all of them.
 func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	p.rebuilt.call()
 	// The run has a context of its own, because its first caller may give up while others wait for it.
@@ -195,7 +195,8 @@ type rebuildFacts struct {
 	parts []redis.Step
 }
 
-// rebuild returns no document if there is nothing to rebuild. It calls writes before each try to write.
+// rebuild makes a user's document and inbox from the facts. It returns no document if there is nothing to rebuild. It calls writes
+// before each try to write.
 func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason rebuildReason, writes func()) (document rdb.Document, err error) {
 	latest, pushed, err := p.latestVisit(ctx, user, reason)
 	if err != nil || !pushed {

@@ -103,7 +103,7 @@ func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 // Fields groups versioned fields by user, in the order in which the users first occur: see Put.
 type Fields struct {
 	All    []rdb.Registers
-	places map[services.UserID]int
+	places map[services.UserID]int // the index of each user in All
 }
 
 // Add adds fields of a user.

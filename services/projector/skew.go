@@ -15,7 +15,7 @@ import (
 type skew struct {
 	mu     sync.Mutex
 	recent [16]time.Duration
-	noted  int
+	noted  int // how many samples were noted in all
 }
 
 // note adds a sample and returns the estimate with it. 16 samples are about three seconds of heartbeats, so the estimate soon follows a

@@ -46,6 +46,7 @@ func (p presence) wantUnmoved(w *fanouttest.World, what string, user services.Us
 	}
 }
 
+// refillLater queues a refill for each user, and runs all jobs.
 func refillLater(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -72,7 +73,8 @@ func full(w *fanouttest.World) (author, reader services.UserID, newest []service
 	return author, reader, ids[len(ids)-50:]
 }
 
-// Deletions make an inbox short, and a job refills it. The reader has not come meanwhile: the next visit follows their last one.
+// Deletions make an inbox short, and a job refills it. The refill leaves the times of the reader's visits as they were, so the next
+// visit follows the last real one.
 func TestARefillIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		_, reader, newest := full(w)

@@ -11,7 +11,7 @@ import (
 	"tidings/services/trace"
 )
 
-// TestConflation: of a change every 10 ms, each tenth state is sent, and it is the newest at that time.
+// TestConflation: if a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -100,7 +100,7 @@ func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	})
 }
 
-// TestHintDuringRender: the read in flight may have missed the change, so another follows it.
+// TestHintDuringRender: a read that is in flight when a hint comes may have missed the change, so another read follows it.
 func TestHintDuringRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

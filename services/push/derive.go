@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// deriveGap is the time between two states that Derive sends: the first goes at once.
+// deriveGap is the least time between two states that Derive sends. The first state is sent at once.
 const deriveGap = 100 * time.Millisecond
 
 // ErrBehind says that the badges are older than the other inputs of look and will catch up soon.

@@ -21,8 +21,8 @@ type derivation struct {
 	mu     sync.Mutex
 	number int
 	err    error
-	looks  int
-	ended  bool
+	looks  int  // how often Derive has called look
+	ended  bool // Derive has returned
 }
 
 // shows sets the result of look from now on.
@@ -32,6 +32,7 @@ func (d *derivation) shows(number int, err error) {
 	d.number, d.err = number, err
 }
 
+// derive starts a Derive on new channels.
 func derive(ctx context.Context) *derivation {
 	d := &derivation{badges: make(chan *services.Badges), moved: make(chan struct{}), out: make(chan int)}
 	look := func(context.Context, *services.Badges) (int, error) {

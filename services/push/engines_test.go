@@ -10,6 +10,7 @@ import (
 	"tidings/services/trace"
 )
 
+// fault lets an engine fail, recover or lose data.
 func (w *world) fault() {
 	if !w.faults {
 		return
@@ -32,6 +33,7 @@ func (w *world) fault() {
 	}
 }
 
+// carry brings a user's facts into their document, and sends the hint if this node has a lease.
 func (w *world) carry(user services.UserID) {
 	doc, ok := w.docs[user]
 	if !ok { // a writer skips missing documents
@@ -75,6 +77,7 @@ func (w *world) arrive() {
 	w.hub.Hint(next.user, next.n, trace.Cause{})
 }
 
+// enter is Config.Enter.
 func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {
 	defer w.alone("Enter", users)()
 	w.meanwhile()
@@ -98,6 +101,7 @@ func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duratio
 	return nil
 }
 
+// leave is Config.Leave.
 func (w *world) leave(_ context.Context, users []services.UserID) error {
 	defer w.alone("Leave", users)()
 	w.meanwhile()
@@ -115,6 +119,7 @@ func (w *world) leave(_ context.Context, users []services.UserID) error {
 	return nil
 }
 
+// versions is Config.Versions.
 func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
 	w.meanwhile()
 	if w.away || !w.faults { // without faults reconciliation must find nothing to repair
@@ -128,6 +133,7 @@ func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, 
 	return list, nil
 }
 
+// render is Config.Render.
 func (w *world) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 	for _, user := range users {
 		if w.reading[user] {

@@ -32,7 +32,7 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 				walked[page.Owner] = append(walked[page.Owner], position(item))
 			}
 			sizes[page.Owner] = append(sizes[page.Owner], len(list.Items))
-			// If positions did not fall, the list would have no end.
+			// The positions of a list must fall. Otherwise it would have no end.
 			if delete(next, page.Owner); list.More {
 				if list.Next >= page.Before {
 					t.Fatalf("the page after %d is before %d", page.Before, list.Next)
