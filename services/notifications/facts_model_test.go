@@ -35,8 +35,9 @@ type groupKey struct {
 // reading is the model of a group's row: up to which position the group was read.
 type reading struct {
 	to, undoTo services.PostID
-	gen, undo  uint64
-	first      services.PostID // the group's ID: its least position when it came into being
+	// gen is the generation in which the group was last marked unread; undo is the number of the mark that undoTo belongs to.
+	gen, undo uint64
+	first     services.PostID // the group's ID: its least position when it came into being
 }
 
 // applied is the model of a stored cause.
@@ -44,8 +45,7 @@ type applied struct {
 	place  services.PostID
 	at     time.Time
 	counts bool // its fact exists, so it counts
-	// gen is the generation in which the group was last marked unread; undo is the number of the mark that undoTo belongs to.
-	past bool // it was reported with its time, and its place is of that time
+	past   bool // it was reported with its time, and its place is of that time
 }
 
 // panelModel is a simple model of one user's notifications.

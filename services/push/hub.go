@@ -35,7 +35,7 @@ type Hub struct {
 	released []*user // to leave, in the order in which their last watchers left
 	timers   timers
 	resync   bool // the next reconciliation tries failed users even before their turn
-	sampled  int  // in order: the index of the last sampled user
+	sampled  int  // the index of the last sampled user in order
 	owed     int  // users due for a sample, times Config.Sample
 	draining bool
 	stats    Stats
@@ -55,8 +55,8 @@ func New(config Config) *Hub {
 	}
 }
 
-// Run serves the watchers until ctx ends. It then closes all channels and leaves all users, which takes 2 s at most. It runs
-// once, and its error is always nil.
+// Run serves the watchers until ctx ends. It then closes all channels and takes back the leases of all users, which takes 2 s at
+// most. It runs once, and its error is always nil.
 func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
@@ -157,8 +157,7 @@ func (w *watcher) End() {
 func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A hint about a state that was rendered already comes late: it comes from another node, or the last render has read its
-	// change.
+	// A state that was rendered already needs no hint: the hint was slow, and the last render has read its change.
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
 		u.cause = cause
 		h.dirty(u, h.now())
@@ -214,7 +213,7 @@ func (h *Hub) Drain() {
 	h.mu.Lock()
 	h.draining = true
 	now := h.now()
-	// part changes the lists of watchers, so the watchers are copied first.
+	// removeWatcher changes the lists of watchers, so the watchers are copied first.
 	open := make([]*watcher, 0, h.stats.Watchers)
 	for _, u := range h.order {
 		open = append(open, u.watchers...)

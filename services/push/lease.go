@@ -11,9 +11,9 @@ import (
 // never under way together, since Redis may take them in either order: Leave waits until Enter is answered, and a user who comes
 // back during Leave enters after it.
 
-// renewLease adds a user whose lease is missing or a third old to the users to enter, unless Leave is under way. The user counts
-// as entered from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and the
-// user enters once more.
+// renewLease adds a user whose lease is missing, or has used up a third of its time, to the users to enter, unless Leave is under
+// way. The user counts as entered from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays
+// doubtful, and the user enters once more.
 func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	if u.leaving || u.entered && now-u.enterSentAt < h.config.Lease/3 {
 		return enter
@@ -157,7 +157,7 @@ func (h *Hub) removeGone(ctx context.Context, p *portion) {
 	}
 }
 
-// leaveAll leaves every user who may have a lease, within leaveTimeout.
+// leaveAll takes back the lease of every user who may have one, within leaveTimeout.
 func (h *Hub) leaveAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()

@@ -20,20 +20,22 @@ var errAway = services.Errorf(services.Unavailable, "the engine does not answer"
 
 // engines stand in for Redis and the renderer: a document per user, and a record of the calls with their times.
 type engines struct {
-	mu          sync.Mutex
-	docs        map[services.UserID]*services.Badges
+	mu   sync.Mutex
+	docs map[services.UserID]*services.Badges
+	// on has the users with a lease.
 	on          map[services.UserID]bool
-	born        time.Time
-	enters      []called
-	leaves      []called
-	versions    []called
-	renders     []called
+	born        time.Time // when the engines were made
+	enters      []called  // the calls of Enter
+	leaves      []called  // the calls of Leave
+	versions    []called  // the calls of Versions
+	renders     []called  // the calls of Render
 	versionsErr error
 	enterErr    error
 	renderErr   error
 	hold        func(ctx context.Context, call string) // called without the lock, before the call takes effect
 }
 
+// called is one recorded call.
 type called struct {
 	users int
 	at    time.Duration // since the engines were made
@@ -50,7 +52,7 @@ func (e *engines) set(user services.UserID, n uint64, value int) {
 	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
 }
 
-// share gives every document a shared change with a stamp.
+// share sets the shared half of every document's version, as a change of shared data does.
 func (e *engines) share(stamp uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,6 +63,7 @@ func (e *engines) share(stamp uint64) {
 	}
 }
 
+// change calls do under the lock.
 func (e *engines) change(do func(e *engines)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,6 +77,7 @@ func (e *engines) calls(list *[]called) []called {
 	return slices.Clone(*list)
 }
 
+// begin begins a call of one of Config's functions: it runs hold, and then takes the lock, which the caller releases.
 func (e *engines) begin(ctx context.Context, call string) {
 	e.mu.Lock()
 	hold := e.hold
@@ -84,10 +88,12 @@ func (e *engines) begin(ctx context.Context, call string) {
 	e.mu.Lock()
 }
 
+// note records a call.
 func (e *engines) note(list *[]called, users []services.UserID) {
 	*list = append(*list, called{len(users), time.Since(e.born)})
 }
 
+// config makes a Config whose functions are these engines.
 func (e *engines) config() Config {
 	return Config{
 		Versions: func(ctx context.Context, users []services.UserID) ([]uint64, error) {
@@ -144,7 +150,8 @@ func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
 	e.change(func(e *engines) { e.hold = hold })
 }
 
-// running runs a hub in a bubble, whose time passes only when all goroutines wait, and ends it.
+// running runs a hub during a test and then ends it. It is called in a bubble of synctest, whose time passes only when all
+// goroutines wait.
 func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	t.Helper()
 	e.born = time.Now()

@@ -24,20 +24,20 @@ type world struct {
 	docs  map[services.UserID]document // what Redis holds
 	on    map[services.UserID]bool     // leases: where hints go
 
-	away      bool // Redis does not answer
-	broken    map[services.UserID]bool
+	away      bool                     // Redis does not answer
+	broken    map[services.UserID]bool // users whose documents cannot be rendered
 	fromClock map[services.UserID]bool // whether a user was rendered without Redis
 	hints     []hint                   // in flight
 	clients   []*client
 	held      map[services.UserID][]string // versions that clients left with
 	content   map[string]int               // what each version showed: equal version, equal content
 	late      []func()                     // effects that an injected bug delays
-	depth     int
-	sweeping  bool
-	leaving   bool
-	calling   map[services.UserID]bool // users whose Enter or Leave is under way
-	reading   map[services.UserID]bool // users being rendered
-	failure   error                    // the first one that recordFailure was given
+	depth     int                          // how many calls of meanwhile are nested
+	sweeping  bool                         // a reconciliation is under way
+	leaving   bool                         // a call of leaveReleased is under way
+	calling   map[services.UserID]bool     // users whose Enter or Leave is under way
+	reading   map[services.UserID]bool     // users being rendered
+	failure   error                        // the first one that recordFailure was given
 }
 
 // limits defines which events may happen, and which bug is injected.
@@ -46,6 +46,7 @@ type limits struct {
 	bug    bug
 }
 
+// bug is a bug that a test injects, to see whether the histories find it.
 type bug string
 
 const (
@@ -62,11 +63,13 @@ type fact struct {
 	moments []time.Time
 }
 
+// document is what Redis holds of a user: n is its version.
 type document struct {
 	n      uint64
 	number int
 }
 
+// hint is a hint on its way to the hub.
 type hint struct {
 	user services.UserID
 	n    uint64
@@ -84,15 +87,17 @@ type client struct {
 // picker chooses what happens next, by a number from 0 to n-1.
 type picker interface{ pick(what string, n int) int }
 
+// drawn is a picker that rapid controls.
 type drawn struct{ t *rapid.T }
 
 func (d drawn) pick(what string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
 
+// seeded is a picker with random numbers.
 type seeded struct{ *rand.Rand }
 
 func (s seeded) pick(_ string, n int) int { return s.IntN(n) }
 
-const people = 4
+const people = 4 // the number of users
 
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &manualClock{time.Unix(1_000_000, 0)},
@@ -112,6 +117,7 @@ func (w *world) stamp() uint64 {
 	return uint64(w.clock.at.UnixMicro())
 }
 
+// recordFailure keeps the first violation.
 func (w *world) recordFailure(format string, args ...any) {
 	if w.failure == nil {
 		w.failure = fmt.Errorf(format, args...)
@@ -175,16 +181,19 @@ func (w *world) change(user services.UserID) {
 	}
 }
 
+// pass moves the clock, and fires the timers that are due.
 func (w *world) pass(d time.Duration) {
 	w.clock.at = w.clock.at.Add(d)
 	w.hub.fire()
 }
 
+// work renders one batch, and reports whether there was one.
 func (w *world) work() bool {
 	var b batch
 	return w.hub.render(context.Background(), &b)
 }
 
+// sweep reconciles once, unless a reconciliation is under way.
 func (w *world) sweep() {
 	if w.sweeping {
 		return
@@ -221,6 +230,7 @@ func (w *world) alone(call string, users []services.UserID) (end func()) {
 	}
 }
 
+// watch makes a client of a user watch. The client may hold a version from an earlier watch.
 func (w *world) watch(user services.UserID) {
 	if len(w.clients) > 12 {
 		return
@@ -239,6 +249,7 @@ func (w *world) watch(user services.UserID) {
 	w.clients = append(w.clients, c)
 }
 
+// unwatch ends a client, which receives what is left in its channel.
 func (w *world) unwatch() {
 	if len(w.clients) == 0 {
 		return
@@ -255,6 +266,7 @@ func (w *world) unwatch() {
 	}
 }
 
+// consumeAll lets each client receive the value in its channel, if there is one.
 func (w *world) consumeAll() {
 	for _, c := range w.clients {
 		select {
@@ -265,6 +277,7 @@ func (w *world) consumeAll() {
 	}
 }
 
+// receive checks that the versions of a client rise.
 func (w *world) receive(c *client, badges *services.Badges) {
 	if badges.Version <= c.last {
 		w.recordFailure("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
@@ -333,6 +346,7 @@ func (w *world) untilIdle() {
 	w.recordFailure("the hub does not come to rest")
 }
 
+// check compares the last state of each client with the facts.
 func (w *world) check() {
 	w.consumeAll()
 	online := map[services.UserID]bool{}

@@ -107,13 +107,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// defaultTo sets *d to value if it is 0 or less.
 func defaultTo[N ~int | ~int64](d *N, value N) {
 	if *d <= 0 {
 		*d = value
 	}
 }
 
-type wakeKey struct{}
+type wakeKey struct{} // the key of the consumer in a context
 
 // WithWake names the consumer of the channel of Watch, for a transport without a goroutine per subscription. The hub wakes it each
 // time it has put a state into the channel, and once it has closed the channel.

@@ -11,10 +11,10 @@ import (
 // batch is the work of a worker: users who are read together. A worker reuses its batch.
 type batch struct {
 	users   []*user
-	numbers []services.UserID
-	enter   []*user
-	changed []bool
-	wakes   []services.Consumer
+	numbers []services.UserID   // the IDs of users
+	enter   []*user             // those of users who must enter first
+	changed []bool              // user.changed of each user, when the batch was taken
+	wakes   []services.Consumer // the consumers to wake
 
 	causes []trace.Cause // of the users' changes
 
@@ -78,7 +78,7 @@ func (h *Hub) read(ctx context.Context, users []services.UserID) (badges []*serv
 	return badges, errs
 }
 
-// tryRead is read whose error is that of a panic.
+// tryRead calls Render once. err is the error of a panic of Render.
 func (h *Hub) tryRead(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error, err error) {
 	defer services.Recover(&err)
 	badges, errs = h.config.Render(ctx, users)

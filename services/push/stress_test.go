@@ -70,7 +70,7 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// follow receives until the end.
+// follow receives states until the channel is closed, and checks that their versions rise.
 func follow(t *testing.T, states <-chan *services.Badges, show func(*services.Badges)) {
 	version := ""
 	for badges := range states {

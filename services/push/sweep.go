@@ -15,8 +15,8 @@ type portion struct {
 	users    []*user
 	numbers  []services.UserID
 	rendered []uint64 // the rendered version of each when the portion was taken
-	enter    []*user
-	gone     []*user
+	enter    []*user  // users whose lease must be written
+	gone     []*user  // users to remove: they have had no watcher for Linger
 }
 
 // runSweep reconciles at each tick, and at once when HintAll asks. It logs the first failure and the first success after it.

@@ -120,9 +120,9 @@ func TestSweepAfterLostData(t *testing.T) {
 	})
 }
 
-// TestSweepReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version,
-// whether reconciliation or a render before it finds it. The state rendered after that is sent. A document that follows a
-// fallback version is not reported.
+// TestSweepReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version, whether
+// reconciliation or a render before it finds it. The state rendered after that is sent. If the shown version came from a clock, a
+// lower version of the document is not reported.
 func TestSweepReportsVersionsThatFell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

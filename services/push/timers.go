@@ -54,7 +54,7 @@ func (h *Hub) fire() (wait moment, some bool) {
 	return 0, false
 }
 
-// fix moves the user at i to their position.
+// fix moves the user at index i up or down to their place in the heap.
 func (t timers) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

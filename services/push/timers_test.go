@@ -50,6 +50,7 @@ func TestTimers(t *testing.T) {
 	})
 }
 
+// fireLikeModel fires the timers, and checks that the users of the model who are due were woken, in the order of their times.
 func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
 	h.ready = nil
 	wait, some := h.fire()

@@ -112,8 +112,8 @@ type Limiter struct {
 	cfg     Config
 	seed    maphash.Seed
 	shards  [shardCount]shard
-	refused atomic.Uint64
-	quiet   bool // the last exchange failed and was logged; only RunOnce uses it
+	refused atomic.Uint64 // requests that were refused
+	quiet   bool          // the last exchange failed and was logged; only RunOnce uses it
 }
 
 const (

@@ -12,10 +12,12 @@ import (
 
 func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
+// aPost is a copy of a post with a version in microseconds.
 func aPost(id services.PostID, micros int64) services.Post {
 	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + at(micros).String(), UpdatedAt: at(micros)}
 }
 
+// aUser is a copy of a user with a version in microseconds.
 func aUser(number services.UserID, micros int64) services.User {
 	return services.User{Number: number, Key: "alice", Name: "version " + at(micros).String(), UpdatedAt: at(micros)}
 }

@@ -39,7 +39,7 @@ type Findings struct {
 // Leftover is a key that would never expire: see DropLeftovers.
 type Leftover struct {
 	kind string // the kind's name in key_drop.lua
-	mark string // of a registered family of keys
+	mark string // the registered family of keys that the key belongs to, if any
 	keys []string
 }
 
@@ -206,8 +206,8 @@ func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
 	})
 }
 
-// DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a view
-// without its document, and how many were endless: copies, leases and keys of registered families without an expiry.
+// DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a document
+// whose main key is missing, and how many were endless: copies, leases and keys of registered families without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
 	calls := make([]redis.Call, len(leftovers))
 	for i, leftover := range leftovers {

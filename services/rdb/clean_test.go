@@ -15,6 +15,7 @@ import (
 	"tidings/services/redis"
 )
 
+// trim trims the reader's inbox, and returns the number of entries that it removed.
 func (v view) trim() (redis.Result, int) {
 	v.Helper()
 	results, cut, err := v.c.TrimInboxes(v.Context(), []services.UserID{reader})
@@ -158,6 +159,7 @@ func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 	})
 }
 
+// dropUser drops the keys of the reader, if their last visit was on the day last or earlier.
 func (v view) dropUser(last int64) int {
 	v.Helper()
 	dropped, err := v.c.DropUsers(v.Context(), []services.UserID{reader}, last)
