@@ -86,7 +86,8 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// webhookMetrics are the metrics of this node's webhooks. They are of this process, so a sum over the nodes is right.
+// webhookMetrics are the metrics of what this node does for webhooks. Each node counts only its own work, so a sum over the nodes
+// is right.
 func (s *Server) webhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.webhooks.Stats
 	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().Failed })

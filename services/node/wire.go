@@ -31,7 +31,7 @@ import (
 // runs before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New, its source among
 // those of the badges, its field of the Resolver.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
-	// Lists in settings are read here and checked by Checks, so their reasons are dropped.
+	// Lists in settings are parsed here. Checks has checked them, so the reasons that the parsers return are ignored.
 	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := notificationExpiry(s.Config.NotifyFor)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)

@@ -60,7 +60,7 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies the queued values at a turn of the log. At the first turn it copies what was queued before the loop began.
+// copyAtTurn copies the queued values at a turn of the log, such as those that were queued before runCopying began.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil

@@ -22,8 +22,8 @@ type CopyStore interface {
 type Reader struct {
 	posts  *Posts
 	people *people.Memory
-	copies CopyStore
-	copy   copying
+	copies CopyStore // Redis
+	copy   copying   // the values that are to be copied to Redis
 	log    *slog.Logger
 }
 

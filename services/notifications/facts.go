@@ -37,7 +37,8 @@ const standingOf = ` FROM notification_causes n
 const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
 
 var (
-	// It ignores no conflict: the recipients are locked and their stored causes were read, so a conflict is a bug and must fail.
+	// insertCauses ignores no conflict: the recipients are locked and their stored causes were read, so a conflict is a bug and
+	// must fail.
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
@@ -49,10 +50,10 @@ var (
 	// A cause that the facts no longer support stays as a row: if it returns, it has its old position and is not new.
 	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
-	// The position and the half day stay as well: a cause that was seen before it ended is still seen.
+	// restoreCauses leaves the position and the half day as they are: a cause that was seen before it ended is still seen.
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
-	// The newest position and time are looked up, since the newest cause may have been undone. The count is updated by a
+	// moveGroups looks up the newest position and time, since the newest cause may have been undone. It updates the count by a
 	// difference, since counting would read every like that the post has ever had.
 	moveGroups = sql.NewStatement("move notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)

@@ -122,7 +122,7 @@ func named(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category != hostOrders && cause.Category != hostCalls && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
-// postOf is the post behind a cause: posts of the same time are ordered by their IDs.
+// postOf is the post behind a cause. Causes of one time are ordered by the IDs of their posts.
 func postOf(c Cause) services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject

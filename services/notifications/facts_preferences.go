@@ -31,8 +31,8 @@ var (
 // storedPreference is a preference as the column preferences has it. A field that is left out has the default, so that a new default
 // reaches everybody who chose nothing.
 type storedPreference struct {
-	Mode  string     `json:"mode,omitempty"` // one of modeNames; without it, the mode of the category's definition
-	Push  *bool      `json:"push,omitempty"`
+	Mode  string     `json:"mode,omitempty"`  // one of modeNames; without it, the mode of the category's definition
+	Push  *bool      `json:"push,omitempty"`  // whether new items alert; nil is the default, true
 	Since *time.Time `json:"since,omitempty"` // items from before this time do not alert
 }
 

@@ -51,7 +51,7 @@ func newNodeWith(w *fanouttest.World, causes int) node {
 	return n
 }
 
-// each runs a test on both engine pairs.
+// each runs a test on both pairs of SQL and Redis: see fanouttest.Each.
 func each(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {

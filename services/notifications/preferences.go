@@ -19,8 +19,8 @@ import (
 // category of the host application that is removed and defined again still has the user's preference.
 type Preference struct {
 	Mode   services.CategoryMode // if Chosen
-	Chosen bool
-	NoPush bool // changes of the count are silent in the change stream
+	Chosen bool                  // the user chose Mode
+	NoPush bool                  // changes of the count are silent in the change stream
 
 	// since is when the category began to alert again; zero if it always did. Older items do not alert, because alerts were off
 	// when they came.

@@ -23,8 +23,9 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	// add holds the lock of the counter of user IDs, so its keys are new. Only in a batch two functions may insert one key, because
-	// both looked for it before either row was there. That pass is rolled back, and the second function then finds the row.
+	// add holds the lock of the counter of user IDs, so no other transaction inserts its keys. But two functions of one batch (see
+	// package sql) may insert the same key, because each looked for it before the other's row was there. That pass of the batch is
+	// rolled back, and in the next one the second function finds the row.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:

@@ -46,6 +46,7 @@ func bundleOf(t *testing.T, s *sql.DB, c *clock, url string) *bundle {
 	return &bundle{&peopletest.Bundle{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
+// write runs one transaction, which must succeed.
 func (b *bundle) write(fn func(tx *sql.Tx) error) {
 	b.t.Helper()
 	b.MustWrite(fn)
@@ -77,4 +78,4 @@ func coded(t tester, err error, want services.Code) {
 	sqltest.Coded(t, err, want)
 }
 
-var errMine = errors.New("mine")
+var errMine = errors.New("mine") // an error that the tests return from their own functions

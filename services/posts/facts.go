@@ -17,7 +17,7 @@ const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, upda
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
-	// It inserts 0 rows if the ID is taken: see Insert.
+	// insertPost inserts 0 rows if the ID is taken: see Insert.
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 

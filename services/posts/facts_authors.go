@@ -34,7 +34,7 @@ var (
 
 	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
-	// It walks the whole index of followees, so only rare jobs run it.
+	// authorsOfMany walks the whole index of followees, so only rare jobs run it.
 	authorsOfMany = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 

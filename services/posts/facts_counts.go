@@ -16,7 +16,7 @@ import (
 const countParts = 8
 
 var (
-	// It is an upsert, because the first like makes the row. ORDER BY sets the order of the locks.
+	// addPostCounts is an upsert, because the first like makes the row. ORDER BY sets the order of the locks.
 	addPostCounts = sql.NewStatement("add to the counts of posts", `
 INSERT INTO post_counts AS n (post, part, likes, comments)
 SELECT post, part, likes, comments FROM {rows $1 post BIGINT, part BIGINT, likes BIGINT, comments BIGINT} AS c WHERE TRUE ORDER BY post
@@ -26,7 +26,7 @@ ON CONFLICT (post, part) DO UPDATE SET likes = n.likes + excluded.likes, comment
 
 	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 
-	// It sums a few rows for each post, and finds the viewer's like by one look-up in the primary key of likes.
+	// engagementOf sums a few rows for each post, and finds the viewer's like by one look-up in the primary key of likes.
 	engagementOf = sql.NewStatement("engagement of posts", `
 SELECT t.post, t.likes, t.comments, (SELECT count(*) FROM likes l WHERE l.post = t.post AND l.liker = $2)
 FROM (SELECT c.post, COALESCE(CAST(sum(n.likes) AS BIGINT), 0) AS likes, COALESCE(CAST(sum(n.comments) AS BIGINT), 0) AS comments
@@ -43,7 +43,7 @@ const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_
 var (
 	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
 
-	// It reads only the kept counts: by their size the audit chooses which posts it can afford to recount.
+	// countsBelow reads only the kept counts: by their size the audit chooses which posts it can afford to recount.
 	countsBelow = sql.NewStatement("counts of posts below a position", `
 SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0)

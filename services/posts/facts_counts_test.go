@@ -46,10 +46,10 @@ func (d *deeds) engagement(post services.PostID, viewer services.UserID) (of ser
 
 // deed is one step of a function of a transaction.
 type deed struct {
-	kind   string
-	post   services.PostID
-	user   services.UserID
-	answer services.PostID
+	kind   string          // one of deedKinds
+	post   services.PostID // the post that is liked or answered
+	user   services.UserID // the liker, or the author of the answer
+	answer services.PostID // the answer that is written, edited or deleted
 }
 
 // deedKinds are the kinds of steps. A kind that is listed twice is drawn twice as often. A step may be repeated: the second time it

@@ -56,6 +56,7 @@ func TestDeletePost(t *testing.T) {
 	})
 }
 
+// Hold returns a post, deleted or not, and NOT_FOUND for an unknown ID.
 func TestPostForShare(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(3, 5)

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-var errMine = errors.New("mine")
+var errMine = errors.New("mine") // an error that a test returns from its own function
 
 func TestPolicies(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {

@@ -16,7 +16,7 @@ import (
 type homeFeedFacts struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
-	count    int
+	count    int                                     // of the new posts that were pushed
 	modes    map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
 	unlisted services.PostID                         // the newest counting post at or below the inbox's floor
 	pulled   []services.FollowedAuthor               // followed authors whose posts are pulled, in the order of their IDs

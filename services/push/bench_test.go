@@ -11,7 +11,8 @@ import (
 	"tidings/services/trace"
 )
 
-// watched is a running hub with n users, each with one watcher; events counts their wake-ups.
+// watched is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
+// takes.
 func watched(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
 	version, events = new(atomic.Uint64), new(atomic.Int64)
 	version.Store(1)

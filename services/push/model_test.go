@@ -63,7 +63,7 @@ type fact struct {
 	moments []time.Time
 }
 
-// document is what Redis holds of a user: n is its version.
+// document is what Redis holds of a user: n is its version, and number is the user's number in it.
 type document struct {
 	n      uint64
 	number int

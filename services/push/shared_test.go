@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// If the hint of a shared change was lost, reconciliation finds the change, even if the own half is unchanged. A state with which
-// both halves agree is not rendered again.
+// If the hint of a shared change was lost, reconciliation finds the change, even if the own half is unchanged. If both halves of
+// its version agree, a state is not rendered again.
 func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

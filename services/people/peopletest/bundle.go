@@ -18,7 +18,7 @@ type Bundle struct {
 	T     *testing.T
 	Ctx   context.Context
 	Clock *sqltest.Clock
-	URL   string
+	URL   string // of the database
 }
 
 // EachBundle runs a test on both engines, each time on a new database with a stopped clock.
