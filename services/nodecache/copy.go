@@ -18,7 +18,7 @@ type copying struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
 	users  map[services.UserID]struct{}
-	wakeUp chan struct{}
+	wakeUp chan struct{} // a token means that the queue is not empty
 }
 
 // newCopying makes an empty queue. One token of wakeUp stands for any number of adds.

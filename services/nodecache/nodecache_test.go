@@ -25,7 +25,7 @@ type engines struct {
 	sqlDown  error // what reads of SQL return; nil while SQL answers
 	redis    error // what calls of Redis return; nil while Redis answers
 
-	pullAuthors []services.UserID
+	pullAuthors []services.UserID // the authors that PullAuthors lists
 	pulled      map[services.UserID]posts.PulledPosts
 	unfinished  []posts.InFlightFanout // the fan-outs that InFlightFanouts returns
 	sqlPulled   int                    // how many authors PulledPosts was asked for

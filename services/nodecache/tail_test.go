@@ -17,7 +17,7 @@ func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, e.sqlDown
 }
 
-// A hint without a change costs one SELECT, and one with changes reads only the kinds that have grown.
+// A hint that the log has grown costs one SELECT if it has not. If it has, only the kinds that have grown are read.
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)

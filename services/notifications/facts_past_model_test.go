@@ -30,13 +30,13 @@ func (p *panel) pastLike() {
 	}
 }
 
-// pastPlace is the next position in the range of a moment.
+// pastPlace is the next free position in the range of a moment.
 func (m *panelModel) pastPlace(moment services.PostID) services.PostID {
 	first, last := pastRange(moment, m.me)
 	return m.nextIn(first, last)
 }
 
-// nextIn is the next position in a range.
+// nextIn is the next free position in a range.
 func (m *panelModel) nextIn(first, last services.PostID) services.PostID {
 	next := first
 	for _, k := range m.known {

@@ -59,7 +59,8 @@ func checkDefinition(category services.HostCategory) error {
 	return nil
 }
 
-// definitions reads all definitions at one version, the version of the changelog, by which nodes compare their definitions.
+// definitions reads all definitions and their version. It is the version of the changelog, by which nodes compare their
+// definitions.
 func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {

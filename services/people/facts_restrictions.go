@@ -56,7 +56,7 @@ func newRestrictionTable(table, owner, other, until string) restrictionTable {
 		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
 		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
 			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
-		// Its arguments are in the order of sql.Tx.NewIDIn.
+		// The arguments of newest are in the order in which sql.Tx.NewIDIn passes them.
 		newest: sql.NewStatement("the newest of "+table+" of a user in a millisecond",
 			fmt.Sprintf(`SELECT COALESCE(max(made), 0) FROM %s WHERE made >= $1 AND made < $2 AND %s = $3`, table, owner)),
 	}

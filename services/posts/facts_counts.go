@@ -114,9 +114,9 @@ type countChange struct {
 	likes, comments int
 }
 
-// postCounts adds the changes of a transaction to the counts, at its end, so that the rows are locked for a short time. The
-// facts decide what is added: a function keeps a change only for a row that its own statement inserted or removed. Rows are
-// locked in the order of the posts, and all are of one part, so that transactions cannot deadlock.
+// postCounts adds the changes of a transaction to the counts, at its end, so that the rows are locked for a short time. The facts
+// decide what is added: a function calls sql.Tx.Keep only for a row that its own statement inserted or removed. Rows are locked in
+// the order of the posts, and all are of one part, so that transactions cannot deadlock.
 var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any) error {
 	sums := map[services.PostID]countChange{}
 	for _, value := range changes {

@@ -23,7 +23,7 @@ type ListPage[P comparable] struct {
 	Size  int
 }
 
-// List is a page of such a list.
+// List is the page that a ListPage asks for.
 type List[P comparable, T any] = services.List[P, T]
 
 // Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all answers.

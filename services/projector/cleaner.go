@@ -45,7 +45,7 @@ type Freed struct {
 	Unknown uint64 `json:"unknown"` // users who are not in SQL
 	Orphans uint64 `json:"orphans"` // keys of users without a document
 	Endless uint64 `json:"endless"` // copies, leases and other keys that should have an expiry and had none
-	Keys    uint64 `json:"keys"`    // in all
+	Keys    uint64 `json:"keys"`    // dropped keys in all
 }
 
 // add adds what one more step has freed.

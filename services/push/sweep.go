@@ -95,7 +95,7 @@ func (h *Hub) sample() {
 	}
 }
 
-// takePortion takes the users below end, at most maxSweep.
+// takePortion fills p with the next users of Hub.order below the index end, at most maxSweep.
 func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
 		enter: p.enter[:0], gone: p.gone[:0]}
@@ -113,7 +113,7 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			continue
 		}
 		if u.phase == failed && (resync || p.now >= u.retryAt) {
-			// The failed render has not sent its change.
+			// The change that the failed render read is still to be sent.
 			u.changed = true
 			h.queue(u)
 		}

@@ -218,7 +218,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 type taking struct {
 	bucket      *bucket
 	reservation *rate.Reservation
-	asked       int
+	asked       int // the amount
 }
 
 // bucket finds a subject's bucket, or makes a full one. The shard is locked.
