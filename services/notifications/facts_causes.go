@@ -180,7 +180,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 			c := Cause{Category: category}
 			var is support
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
-			// Moment keeps the order that the IDs of one millisecond have.
+			// PostID.Moment gives IDs of one millisecond different times, in the order of the IDs.
 			if facts.byID {
 				is.at = sql.Micros(services.PostID(is.at).Moment())
 			}

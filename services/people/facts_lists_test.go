@@ -66,7 +66,8 @@ func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 	})
 }
 
-// TestAListOfManyHiddenUsersIsWalkedInShortPages has more hidden followers than a page looks at: the page is short, and has a next.
+// TestAListOfManyHiddenUsersIsWalkedInShortPages has more hidden followers than a page looks at: the page is short, and another
+// page follows.
 func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
 	each(t, func(b *bundle) {
 		const hidden = services.Retention + 100

@@ -44,7 +44,7 @@ func (d *deeds) engagement(post services.PostID, viewer services.UserID) (of ser
 	return of
 }
 
-// deed is one step of a function of a transaction.
+// deed is one step that a function in a transaction takes.
 type deed struct {
 	kind   string          // one of deedKinds
 	post   services.PostID // the post that is liked or answered
@@ -110,14 +110,14 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 	return err
 }
 
-// part is one function of a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
+// part is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
 type part struct {
 	steps    []deed
 	fails    bool
 	attempts []deed // the steps of an attempt that fails
 }
 
-// doPart runs a function of a transaction: the steps, then an attempt that is undone.
+// doPart runs the steps of a part, and then its attempt, which is undone.
 func (b *bundle) doPart(tx *sql.Tx, p part) error {
 	for _, step := range p.steps {
 		if err := b.do(tx, step); err != nil {

@@ -99,7 +99,8 @@ func feedDiffers(facts homeFeedFacts, shown rdb.Snapshot) (differs []string) {
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
 		differs = append(differs, "home feed: count")
 	}
-	// Both marks may be ahead of the posts that exist now, because the posts that set them may be deleted.
+	// The marks Uncounted and Unlisted may be ahead of the posts that exist now, because the posts that set them may have been
+	// deleted.
 	if shown.Uncounted < uncounted || shown.Unlisted < facts.unlisted || shown.Unlisted > shown.Floor {
 		differs = append(differs, "home feed: marks of the list")
 	}

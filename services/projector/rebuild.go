@@ -84,8 +84,9 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
-// Once makes some view of a user from the facts, in one of the slots of rebuilds; view is its name in errors. Concurrent callers
-// with the same key share one run; it continues when its first caller gives up. A panic of the run is the error of all of them.
+// Once rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors. Concurrent
+// callers with the same key share one run; it continues when its first caller gives up. A panic of the run is the error of all of
+// them.
 func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	p.rebuilt.call()
 	// The run has a context of its own, because its first caller may give up while others wait for it.

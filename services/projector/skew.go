@@ -28,7 +28,7 @@ func (s *skew) note(ahead time.Duration) (estimate time.Duration) {
 	return s.estimate()
 }
 
-// estimate requires mu and at least one sample.
+// estimate returns the greatest of the last samples. It requires mu and at least one sample.
 func (s *skew) estimate() time.Duration {
 	greatest := s.recent[0]
 	for _, ahead := range s.recent[:min(s.noted, len(s.recent))] {

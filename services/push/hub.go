@@ -65,7 +65,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	group.Go(func() error { return h.runTimers(ctx) })
 	group.Go(func() error { return h.runSweep(ctx) })
 	group.Go(func() error { return h.runLeaves(ctx) })
-	// Drain and leaveAll wait until all goroutines have ended: then no worker puts a state into a channel that Drain closes, and
+	// Drain and leaveAll come after the end of all goroutines: then no worker puts a state into a channel that Drain closes, and
 	// leaveAll misses no running Enter.
 	err := group.Wait()
 	h.Drain()

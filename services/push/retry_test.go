@@ -132,7 +132,7 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 	})
 }
 
-// TestRunEnds: Run leaves all users at its end, and does not wait forever for the answer.
+// TestRunEnds: Run takes back the leases of all users at its end, and does not wait forever for the answer.
 func TestRunEnds(t *testing.T) {
 	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,8 @@ func (h *Hub) fire() (wait moment, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// The user waited for due or for NextAt. dirty starts from clean, and delays a change of NextAt that comes before due.
+		// The user waited for u.due or for NextAt. dirty expects the phase clean. If NextAt comes before u.due, dirty waits for
+		// u.due.
 		u.phase = clean
 		h.dirty(u, now)
 	}
