@@ -161,8 +161,8 @@ func (p *reader) turnBlock() {
 	}
 }
 
-// turnHide makes a user hide their posts from this user, by a hide or by a block, which also ends their follow, or shows the
-// posts again.
+// turnHide makes another user hide their posts from this user, by a hide or by a block, or show them again. A block also ends the
+// follow.
 func (p *reader) turnHide() {
 	actor := p.other()
 	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")

@@ -43,7 +43,8 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return nil
 }
 
-// Empty is the document of a user without notifications. It still has the definitions, whose categories are shown as 0.
+// Empty fills the document of a user without notifications. The document still has the definitions, whose categories are shown as
+// 0.
 func (s Source) Empty(document *rdb.Document) {
 	document.Notifications, document.Categories = nil, s.memory.Now()
 }

@@ -54,7 +54,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Pauses double up to their most, and are at most a fifth shorter.
+// Pauses double up to the longest, and are shortened by a fifth at most.
 func TestPause(t *testing.T) {
 	for failures, want := range map[int]time.Duration{0: 5 * time.Second, 1: 10 * time.Second, 3: 40 * time.Second, 12: time.Hour, 1000: time.Hour} {
 		if got := Pause(failures, LongestPause); got > want || got < want*4/5 {

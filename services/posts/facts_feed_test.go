@@ -169,7 +169,7 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, 
 	}
 }
 
-// step changes the database and the model. It runs once, because nothing conflicts with it.
+// step changes the database and the model, in a transaction that runs only once, because nothing conflicts with it.
 func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(users)
 	switch {

@@ -42,7 +42,7 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 	})
 }
 
-// published lists the posts of the first author that are not deleted, the newest first.
+// published lists the posts of user 1 that are not deleted, the newest first.
 func (b *bundle) published() []services.PostID {
 	b.T.Helper()
 	return sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)

@@ -7,7 +7,7 @@
 //
 // The counts of a post change in the transaction of the like or answer that they count. If a recount from the facts differs, that
 // is a fault, which MendCounts corrects. The statement that reads a page leaves out what is hidden from the viewer, so that pages
-// are full.
+// are full, unless too many rows are hidden.
 //
 // The files: facts has the posts themselves, facts_counts likes and counts, facts_feed the home feed as one statement,
 // facts_lists answers and likes, facts_published the posts of a profile, facts_authors modes and thresholds, facts_pulled the

@@ -16,7 +16,7 @@ type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
 // OnArrival registers an arrival. All features register theirs before the first visit.
 func (p *Projector) OnArrival(write Arrival) { p.arrivals = append(p.arrivals, write) }
 
-// visit is the day of a visit, since 1970, and how long the user's keys live from now on unless they come again.
+// visit is the day of a visit, since 1970, and how long the user's keys live from now on unless the user comes again.
 type visit struct {
 	day      int64
 	lifetime time.Duration

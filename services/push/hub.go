@@ -164,8 +164,8 @@ func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	}
 }
 
-// HintShared reports that content shared by all badges changed: every watched user is read again, conflated as usual. It
-// never waits for an engine.
+// HintShared reports that content shared by all badges changed: every watched user is read again, and is sent changes no more often
+// than usual. It never waits for an engine.
 func (h *Hub) HintShared() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
