@@ -10,7 +10,7 @@ import (
 // User is a user as the facts have them. Name and AvatarURL are "" until the host application sets them.
 type User struct {
 	Number    UserID
-	Key       string
+	Key       string    // the application's name of the user
 	Name      string    // up to 100 characters
 	AvatarURL string    // up to 2,048 characters, http or https
 	UpdatedAt time.Time // the last change of the profile, to the microsecond

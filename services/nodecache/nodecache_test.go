@@ -19,18 +19,18 @@ import (
 type engines struct {
 	posts    map[services.PostID]services.Post
 	users    map[services.UserID]services.User
-	copied   map[services.PostID]services.Post
+	copied   map[services.PostID]services.Post // the copies of posts in Redis
 	log      []changelog.Entry
 	activity services.ActivityThresholds
 	sqlDown  error // what reads of SQL return; nil while SQL answers
 	redis    error // what calls of Redis return; nil while Redis answers
 
-	pullAuthors []services.UserID // the authors that PullAuthors lists
-	pulled      map[services.UserID]posts.PulledPosts
-	unfinished  []posts.InFlightFanout // the fan-outs that InFlightFanouts returns
-	sqlPulled   int                    // how many authors PulledPosts was asked for
-	waiting     []string               // keys of fan-out jobs
-	madeBy      time.Time              // as given to the last call of WaitingKeys
+	pullAuthors []services.UserID                     // the authors that PullAuthors lists
+	pulled      map[services.UserID]posts.PulledPosts // what PulledPosts returns
+	unfinished  []posts.InFlightFanout                // the fan-outs that InFlightFanouts returns
+	sqlPulled   int                                   // how many authors PulledPosts was asked for
+	waiting     []string                              // keys of fan-out jobs
+	madeBy      time.Time                             // as given to the last call of WaitingKeys
 
 	// These count the posts and users that SQL was asked for, the reads of a log, the reads of copies, and the copies that were
 	// put.

@@ -45,6 +45,7 @@ var Erase = []erase.Step{
 }
 
 var (
+	// firstWaiting reads when the oldest job of a host notification that still waits was made.
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
 	// h.recipients includes recipients whose job has not run. If h.recipients is above 1, only causes show whether another recipient

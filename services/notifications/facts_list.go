@@ -36,9 +36,9 @@ type listQuery struct {
 // Page is a page of a list, with the generation that was read before the page.
 type Page struct {
 	Notifications []Notification
-	More          bool
+	More          bool     // more groups follow
 	Next          Position // the position of the last group that was read; zero if none was
-	Gen           uint64
+	Gen           uint64   // the generation
 }
 
 // listText lists the groups that meet a condition, in some categories. Each category is a range of an index. The statement first

@@ -26,8 +26,8 @@ const hostChunkSize = 250
 // A chunk has no texts: they are stored once, in the notification's row. The job reads that row when it runs, so it sees a
 // withdrawal.
 type hostChunk struct {
-	Told   services.PostID   `json:"told"` // the host notification
-	Users  []services.UserID `json:"users"`
+	Told   services.PostID   `json:"told"`             // the host notification
+	Users  []services.UserID `json:"users"`            // its recipients in this chunk
 	Moment services.PostID   `json:"moment,omitempty"` // see Cause.Moment
 }
 

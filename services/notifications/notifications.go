@@ -140,7 +140,7 @@ type Query struct {
 	UnreadOnly bool
 	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
 	Before     Position // only entries after this position; the zero position means from the first
-	First      int
+	First      int      // the size of the page
 }
 
 // Page reads a page of a user's notifications, the newest first. The error is INVALID for an unknown category.

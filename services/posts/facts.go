@@ -44,6 +44,7 @@ var (
 
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
+	// newestOfMillisecond is for sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
 	newestOfMillisecond = sql.NewestOfMillisecond("posts")
 
 	// greatestPost reads one entry at the end of the primary key.

@@ -113,7 +113,7 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 // part is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
 type part struct {
 	steps    []deed
-	fails    bool
+	fails    bool   // the function returns an error in the end
 	attempts []deed // the steps of an attempt that fails
 }
 

@@ -94,6 +94,7 @@ var (
 	insertFanout = sql.NewStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (post) DO NOTHING`)
 
+	// lowerFanout lowers the number of chunks that are left, and returns it.
 	lowerFanout = sql.NewStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
 
 	resizeFanout = sql.NewStatement("change the chunks of a fan-out", `UPDATE fanouts SET chunks = $2 WHERE post = $1`)
@@ -102,6 +103,7 @@ var (
 
 	inFlightFanouts = sql.NewStatement("fan-outs in flight", `SELECT post, author FROM fanouts ORDER BY post`)
 
+	// oldestFanout reads when the oldest fan-out began.
 	oldestFanout = sql.NewStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)

@@ -30,7 +30,7 @@ const (
 // touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new document from the facts.
 type Cleaner struct {
 	projector *Projector
-	every     time.Duration
+	every     time.Duration // from the beginning of one run to the beginning of the next
 
 	// freed is what this node has freed since its start, guarded by mu.
 	mu    sync.Mutex

@@ -14,8 +14,8 @@ import (
 // makes the clock look behind, so the greatest of the last few samples is the most accurate.
 type skew struct {
 	mu     sync.Mutex
-	recent [16]time.Duration
-	noted  int // how many samples were noted in all
+	recent [16]time.Duration // the last samples
+	noted  int               // how many samples were noted in all
 }
 
 // note adds a sample and returns the estimate with it. 16 samples are about three seconds of heartbeats, so the estimate soon follows a

@@ -83,11 +83,11 @@ type Stats struct {
 
 // The constants bound one call of the functions in Config. A call that takes longer counts as failed.
 const (
-	maxBatch      = 256  // users in one Render: larger batches gain nothing and delay their first user
-	maxSweep      = 1000 // users in one Versions, Enter or Leave
-	workers       = 4    // Render calls at once: enough that some read while others render
-	callTimeout   = time.Second
-	renderTimeout = 5 * time.Second
+	maxBatch      = 256             // users in one Render: larger batches gain nothing and delay their first user
+	maxSweep      = 1000            // users in one Versions, Enter or Leave
+	workers       = 4               // Render calls at once: enough that some read while others render
+	callTimeout   = time.Second     // of Versions, Enter, Leave, Lost and Raise
+	renderTimeout = 5 * time.Second // of Render
 	leaveTimeout  = 2 * time.Second // to leave all users when the hub ends
 )
 

@@ -110,7 +110,7 @@ type Config struct {
 // Limiter keeps the buckets of one node. It is safe for concurrent use.
 type Limiter struct {
 	cfg     Config
-	seed    maphash.Seed
+	seed    maphash.Seed // of the hash in shardOf
 	shards  [shardCount]shard
 	refused atomic.Uint64 // requests that were refused
 	quiet   bool          // the last exchange failed and was logged; only RunOnce uses it

@@ -24,7 +24,7 @@ var (
 // WalkPlace is the position of a walk along all keys. The zero value is its beginning.
 type WalkPlace struct {
 	Master string `json:"master"` // the master's address, if there are several: they are walked one after the other
-	Cursor uint64 `json:"cursor"`
+	Cursor uint64 `json:"cursor"` // of SCAN on this master
 }
 
 // Findings are the keys that one step of a walk found and that may have to be cleaned.
