@@ -69,7 +69,7 @@ func ParseRef(field, id string) (Ref, error) {
 	return Ref{kind, text}, nil
 }
 
-// CheckRef reports whether a ref is valid: 1 to 128 printable characters, by the rules of user keys.
+// CheckRef returns an error for a ref that is not valid: a ref has 1 to 128 printable characters, by the rules of user keys.
 func CheckRef(ref string) error {
 	err := checkKey("ref", ref)
 	// The message does not begin with the argument, so Argument is set here.
@@ -89,7 +89,7 @@ type Label struct {
 // maxData bounds the data of a label, in bytes of JSON without white space.
 const maxData = 4 << 10
 
-// CheckData reports whether data is valid: a JSON object of at most maxData bytes. "" is none.
+// CheckData returns an error for data that is not valid: data is a JSON object of at most maxData bytes. "" stands for none.
 func CheckData(data string) error {
 	switch {
 	case data == "":

@@ -22,7 +22,7 @@ type UserPage struct {
 	Size   int
 }
 
-// ListStart is before every item of a list.
+// ListStart is the position of the first page of a list: every item comes before it.
 const ListStart uint64 = math.MaxInt64
 
 // List is a page of a list. If More is true, the next page begins after Next.

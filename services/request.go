@@ -35,6 +35,7 @@ type Consumer interface {
 // Ender is the sending side of a Consumer's channel. End does not wait, and closes the channel.
 type Ender interface{ End() }
 
+// requestKey is the context key of WithRequest.
 type requestKey struct{}
 
 // WithRequest puts a request into a context.

@@ -122,7 +122,7 @@ type ConversationCounts struct {
 	Total    Count // unread messages, of muted conversations only those that mention the user
 	Mentions Count // unread messages that mention the user; part of Total, and so not added to the badges' total again
 
-	List ListVersion
+	List ListVersion // of the user's list of conversations
 }
 
 // ListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except by messages in muted
@@ -160,8 +160,8 @@ type AnnouncementState struct {
 // ViewsState is the count of new items in a user's views, as the facts have it.
 type ViewsState struct {
 	Version uint64 // rises with every change; 0 is before the user's first touch of a view
-	Unread  int
-	More    bool // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
+	Unread  int    // new items
+	More    bool   // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
 }
 
 // SegmentState is the segments of a user.
@@ -178,8 +178,9 @@ type ConversationSums struct {
 	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
 	Version  uint64          // differs after each change of the list, except messages in conversations counted when read; 0 if it is not known
 
-	// The node's state of ReadSide at rendering: the unread messages above the positions; the sum of the last sequences, which rises
-	// with each message; whether the node does not know the last sequences of some conversations.
+	// The following is the node's state of ReadSide when the badges are rendered. ReadUnread counts the unread messages above the
+	// positions. ReadSequence is the sum of the last sequences, which rises with each message. ReadBehind says that the node does not
+	// know the last sequences of some conversations.
 	ReadUnread   int
 	ReadSequence uint64
 	ReadBehind   bool

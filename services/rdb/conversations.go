@@ -8,6 +8,7 @@ import (
 	"tidings/services/redis"
 )
 
+// conversationsPut is the script of PutMemberships and MembershipParts.
 var conversationsPut = loadConversationScript("conversations_put")
 
 // statesPerCall bounds how long one call of the script may block Redis.
@@ -24,7 +25,7 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 		return nil, 0, err
 	}
 	results = make([]redis.Result, len(states))
-	// Consecutive states of one call share its result, which counts once.
+	// The states of one call share its result, so only the first of them adds to clamped.
 	for i, place := range places {
 		results[i] = answers[place]
 		if answers[place].Short && (i == 0 || places[i-1] != place) {
@@ -65,10 +66,11 @@ func MembershipParts(states []services.Membership) (parts []redis.Step) {
 	return parts
 }
 
+// conversationsAged is the script of FindNextAged.
 var conversationsAged = loadConversationScript("conversations_aged")
 
-// FindNextAged computes from all of the users' states when the next message leaves their counts because of its age. Call it after
-// states of a new day were put: PutMemberships looks only at the states that it is given, and can only move that time earlier.
+// FindNextAged looks at all states of the users, and computes when the next message leaves their counts because of its age. Call it
+// after states of a new day were put: PutMemberships looks only at the states that it is given, and can only move that time earlier.
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

@@ -11,7 +11,8 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// One step is a new last sequence in the document of one member who is online. "us/call" is Redis' own time for it.
+// BenchmarkMemberships measures how fast the states of 500 members of one conversation are written. Each is online, and each write is a
+// new last sequence. "us/call" is Redis' own time for one of them.
 func BenchmarkMemberships(b *testing.B) {
 	const members, conversation = 500, services.ConversationID(1_000_001)
 	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, Shape{})

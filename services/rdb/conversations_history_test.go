@@ -13,12 +13,12 @@ import (
 	"tidings/services/redis"
 )
 
-// talk is one conversation by the facts, in plain lists.
+// talk is one conversation as the facts have it.
 type talk struct {
 	messages []talkMessage
-	way      int64
-	readSide bool
-	rows     map[services.UserID]*services.Membership
+	way      int64                                    // the version of readSide
+	readSide bool                                     // messages are counted when the badges are read, not when they are written
+	rows     map[services.UserID]*services.Membership // the state of each member; snapshot adds what all members share
 }
 
 type talkMessage struct {
@@ -32,7 +32,7 @@ type talks struct {
 	c      *Projections
 	random *rand.Rand
 	people []services.UserID
-	facts  map[services.ConversationID]*talk
+	facts  map[services.ConversationID]*talk // the conversations, as they must be
 	waits  []func() error
 	// readsFirst is an injected bug: a rebuild reads the facts before it marks the document.
 	readsFirst bool
@@ -40,6 +40,7 @@ type talks struct {
 	forgetsLeft bool
 }
 
+// newTalks makes three people and two conversations that all of them are in.
 func newTalks(ctx context.Context, c *Projections, seed uint64) *talks {
 	w := &talks{ctx: ctx, c: c, random: rand.New(rand.NewPCG(seed, 0)), facts: map[services.ConversationID]*talk{}}
 	for i := range uint64(3) {
@@ -55,7 +56,7 @@ func newTalks(ctx context.Context, c *Projections, seed uint64) *talks {
 	return w
 }
 
-// snapshot is a user's state as one SQL statement reads it.
+// snapshot is a user's state as one SQL statement reads it: the user's row and what all members share.
 func (t *talk) snapshot(user services.UserID) services.Membership {
 	row := *t.rows[user]
 	row.Head, row.ReadSide, row.WayVersion = int64(len(t.messages)), t.readSide, t.way
@@ -78,6 +79,7 @@ func (t *talk) move(row *services.Membership, base int64) {
 	row.Version++
 }
 
+// queueStates takes the users' states of this moment, to be written into their documents later, by work or run.
 func (w *talks) queueStates(id services.ConversationID, users ...services.UserID) {
 	for _, user := range users {
 		state := w.facts[id].snapshot(user)
@@ -91,7 +93,7 @@ func (w *talks) queueStates(id services.ConversationID, users ...services.UserID
 	}
 }
 
-// rebuild marks, then reads, then merges. Anything may happen between the three.
+// rebuild marks the document as being built, then reads the facts, then merges them. Anything may happen between the three.
 func (w *talks) rebuild(user services.UserID) error {
 	mark := func() (redis.Stamp, error) {
 		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, RebuildMode{Visit: true})
@@ -128,6 +130,7 @@ func (w *talks) rebuild(user services.UserID) error {
 	return nil
 }
 
+// read returns a user's states, as a rebuild reads them from the facts.
 func (w *talks) read(user services.UserID) (states []services.Membership) {
 	for _, id := range slices.Sorted(maps.Keys(w.facts)) {
 		if state := w.facts[id].snapshot(user); !state.Left || !w.forgetsLeft {
@@ -137,7 +140,7 @@ func (w *talks) read(user services.UserID) (states []services.Membership) {
 	return states
 }
 
-// step runs one event.
+// step runs one random event.
 func (w *talks) step() error {
 	id, user := services.ConversationID(1+w.random.IntN(2)), w.people[w.random.IntN(3)]
 	t := w.facts[id]
@@ -191,6 +194,7 @@ func (w *talks) step() error {
 	return nil
 }
 
+// recall takes back a message. Only members who have it unread count one message less.
 func (w *talks) recall(id services.ConversationID, at int64) {
 	t := w.facts[id]
 	message := &t.messages[at]
@@ -303,6 +307,7 @@ func (w *talks) consistent() error {
 	return nil
 }
 
+// run runs a number of events with checks, then lets all states arrive in any order, and compares each document with the facts.
 func (w *talks) run(steps int) error {
 	for range steps {
 		if err := w.step(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
+// states writes states of members, none of which may make a count negative.
 func (v view) states(states ...services.Membership) []redis.Result {
 	v.Helper()
 	results, clamped, err := v.c.PutMemberships(v.Context(), states)

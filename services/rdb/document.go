@@ -32,11 +32,11 @@ import (
 // and versioned fields, see Register.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
-	// N and the sum of the shared streams make the version that clients see.
+	// N is the version n. Together with the versions of what users share, such as announcements, it makes the version that clients see.
 	N             uint64
-	Day           int64
-	Seen          services.PostID
-	FeedCount     int
+	Day           int64                       // the day (since 1970) on which the user was last marked active
+	Seen          services.PostID             // posts up to this one were seen
+	FeedCount     int                         // at most 300
 	FeedMore      bool                        // the true count is FeedCount or more
 	FeedAged      services.PostID             // posts up to this one are too old to be in FeedCount
 	Unread        int                         // new posts of the whole feed, by SQL, if the other counts are lower bounds
@@ -131,13 +131,15 @@ var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
 // versionReads are lists that Versions reuses.
 var versionReads = sync.Pool{New: func() any { return new([]redis.KeyRead) }}
 
+// versionRaise is the script of RaiseVersions.
 var versionRaise = loadScript("version_raise")
 
+// documentLost is the script of MarkLost.
 var documentLost = loadScript("document_lost")
 
-// MarkLost marks the documents that are older than the versions shown[i] that users[i] were shown from Redis. This happens after a
-// restart from an older snapshot that the epoch did not show. The marked documents count as lost and are rebuilt with newer
-// versions.
+// MarkLost marks each document that is older than what its user was shown: shown[i] is the version that users[i] were shown from Redis.
+// That happens if Redis restarted from an older snapshot and the epoch did not change. A marked document counts as lost, and is rebuilt
+// with a newer version.
 func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

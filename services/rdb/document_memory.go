@@ -55,7 +55,7 @@ func newDocumentMemory() *documentMemory {
 	return &documentMemory{users: users}
 }
 
-// keptOf returns the kept documents keptOf users, in their order. A result without a layout stands for a document that is not kept, or was
+// keptOf returns the kept documents of users, in their order. A result without a layout stands for a document that is not kept, or was
 // read by another layout.
 func (m *documentMemory) keptOf(users []services.UserID, layout *layout) []keptDocument {
 	kept := make([]keptDocument, len(users))
@@ -69,14 +69,14 @@ func (m *documentMemory) keptOf(users []services.UserID, layout *layout) []keptD
 	return kept
 }
 
-// keep keeps a document.
+// keep stores a document for the user's next reads. If the memory is full, it drops the document that was used longest ago.
 func (m *documentMemory) keep(user services.UserID, one keptDocument) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.users.Add(user, one)
 }
 
-// forget drops a document.
+// forget drops a user's document, if it is kept.
 func (m *documentMemory) forget(user services.UserID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -62,6 +62,7 @@ func (v view) outdated() int {
 	return 1
 }
 
+// A kept document is not used any more after SetDots has changed the layout, after ForgetDocument, or if Redis' document is not whole.
 func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// pulledAuthors include a value with a zero byte and the greatest value.
+// pulledAuthors are authors for tests. Among their numbers are one with a zero byte and the greatest ones.
 var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: math.MaxUint32, Since: services.MaxPostID}, {Author: 5}}
 
 // goodValues are Redis' answers for a valid document.
@@ -97,6 +97,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 	}
 }
 
+// someCounts draws random counts of a category.
 func someCounts(t *rapid.T) services.CategoryCounts {
 	number := rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(0, math.MaxInt))
 	counts := services.CategoryCounts{

@@ -9,15 +9,15 @@ import (
 // A member of an inbox is 19 printable bytes: the post's ID (13 letters, so that members sort by it), the author's ID (5
 // letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
 const (
-	idLength     = services.PostIDLetters
-	authorLength = 5
+	idLength     = services.PostIDLetters // letters of a post's ID
+	authorLength = 5                      // letters of an author's ID
 	entryLength  = idLength + authorLength + 1
 
 	// The flag is last, so that the two possible entries of one post, which differ only in it, are neighbours: a script finds
 	// one from the other.
 	flagCounts = '+'
 	flagListed = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
-	sentinel   = '!' // sorts before every ID; the floor follows it
+	sentinel   = '!' // sorts before every ID; the floor (the newest entry ever trimmed) follows it
 	// 85 is the least base in which 5 letters hold 32 bits.
 	authorBase  = 85
 	authorFirst = '!' // '!' to 'u'

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 )
 
+// anEntry draws a random entry.
 func anEntry(t *rapid.T) services.FeedEntry {
 	return services.FeedEntry{
 		Post:   services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "post")),

@@ -42,13 +42,14 @@ func (v view) acceptedContent() string {
 	return fmt.Sprint(documents[0].FeedCount)
 }
 
-// losing is a Redis that can lose its last writes: settle makes the present data survive, lose makes Redis forget everything
-// after that.
+// losing is a Redis that can lose its last writes. settle makes the present data survive, and lose makes Redis forget everything that
+// was written after settle.
 type losing struct {
 	url          string
 	settle, lose func()
 }
 
+// eachLosing runs a test on each kind of Redis that can lose writes, by a restart or by the failover to an older replica.
 func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
 	restarted := func(servers ...*redistest.Server) losing {
 		return losing{settle: func() {

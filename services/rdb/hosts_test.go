@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis"
 )
 
-// board is the part of the reader's document that boards need.
+// board reads the part of the reader's document that live boards need.
 func (v view) board() HostsState {
 	v.Helper()
 	states, err := v.c.HostsOf(v.Context(), []services.UserID{reader})

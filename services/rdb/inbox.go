@@ -15,10 +15,10 @@ var (
 	inboxMerge  = loadScript("inbox_merge")
 	inboxDrop   = loadScript("inbox_drop")
 	inboxDelete = loadScript("inbox_delete")
-	feedSeen    = loadScript("feed_seen")
-	feedAged    = loadScript("feed_aged")
-	stampScript = loadScript("stamp")
-	activity    = loadScript("activity")
+	feedSeen    = loadScript("feed_seen") // of MarkFeedSeen
+	feedAged    = loadScript("feed_aged") // of AgeFeeds
+	stampScript = loadScript("stamp")     // of StampOf
+	activity    = loadScript("activity")  // of MarkActive
 )
 
 // viewKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
@@ -61,11 +61,13 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds 
 
 // Merge is the result of a SQL read for one reader, to be merged into their view.
 type Merge struct {
-	Reader  services.UserID
-	Stamp   redis.Stamp
-	Fence   bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
-	Pulled  []services.FollowedAuthor
-	Hosts   []services.FollowedAuthor
+	Reader services.UserID
+	Stamp  redis.Stamp
+	Fence  bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
+	// Pulled (authors whose posts are pulled) and Hosts (authors who have shows) are to be named in the document.
+	Pulled []services.FollowedAuthor
+	Hosts  []services.FollowedAuthor
+	// Entries are added, or get another flag.
 	Entries []services.FeedEntry
 	// Uncounted says that none of the author's posts counts, though some may have counted before. The result is then Short if
 	// posts of the author that still count may have been trimmed. It requires Fence.

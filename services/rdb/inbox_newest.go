@@ -10,8 +10,8 @@ import (
 // These are the reads of the newest entries of an inbox.
 var (
 	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see inboxState
-	inboxSentinel = redis.NewRange(0, 0, false)
-	inboxNewest   = newestRanges() // by the number of entries
+	inboxSentinel = redis.NewRange(0, 0, false)                            // the read of the first member, which is the sentinel
+	inboxNewest   = newestRanges()                                         // the reads of the newest members, by how many are read
 )
 
 // newestRanges prepares the read of each number of entries that a page can ask for.

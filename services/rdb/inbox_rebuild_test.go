@@ -107,7 +107,7 @@ func TestTheFloorOfARebuild(t *testing.T) {
 		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), redis.Applied, "30+", posts(11, 40, counted)...)
 		stamp := v.stamp()
 		v.want("a listed post below the floor", v.add(stamp, listed(10)), redis.Same, "30+", posts(11, 40, counted)...)
-		// The inbox stays the same, but the nodes' count of trimmed posts may change.
+		// The list stays as it is. The version rises nevertheless (Applied), because a node may have counted the trimmed posts in SQL.
 		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), redis.Applied, "30+", posts(11, 40, counted)...)
 		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), redis.Applied, "30+", posts(11, 40, counted)...)
 		v.want("seen up to the trimmed", v.see(9), redis.Applied, "30", posts(11, 40, counted)...)
@@ -131,8 +131,8 @@ func TestTheFloorOfARebuild(t *testing.T) {
 	})
 }
 
-// Where its other counts may be lower bounds, a node counts in SQL, and it may have done so while a follow was absent for a moment. So
-// the merge of the follow raises the version, even if the inbox has all its posts. A merge of a single post does not.
+// If a document's count may be a lower bound, a node counts in SQL instead, and may do so while a follow is absent for a moment. So the
+// merge of a follow raises the version, even if the inbox has all its posts already. A merge of a single post does not.
 func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(21, 40, counted)
@@ -154,8 +154,8 @@ func TestAMergeOfAnEdgeMovesACountOfSQL(t *testing.T) {
 	})
 }
 
-// Where its other counts may be lower bounds, a node counts in SQL, and may include a post that was not pushed. So the removal of such
-// a post raises the version, unless the post was seen.
+// If a document's count may be a lower bound, a node counts in SQL instead, and may include a post that was not pushed. So the removal
+// of such a post raises the version, unless the post was seen.
 func TestARemovalOfNothingMovesACountOfSQL(t *testing.T) {
 	eachView(t, func(v view) {
 		all := posts(21, 40, counted)

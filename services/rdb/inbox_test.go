@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	reader = services.UserID(7)
-	author = services.UserID(8)
-	other  = services.UserID(9)
+	reader = services.UserID(7) // the user whose view is tested
+	author = services.UserID(8) // whom the reader follows
+	other  = services.UserID(9) // a user who has nothing
 )
 
 // view is one reader's feed on one Redis, for tests that cover every branch of a script.
@@ -53,6 +53,7 @@ func (v view) build(facts FeedFacts) redis.Result {
 	return result.Result
 }
 
+// begin begins a rebuild of the reader's view.
 func (v view) begin(refill bool) redis.Stamp {
 	v.Helper()
 	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{Visit: true, Refill: refill})
@@ -68,6 +69,7 @@ func (v view) stamp() redis.Stamp {
 	return stamp
 }
 
+// add pushes an entry into the reader's inbox.
 func (v view) add(stamp redis.Stamp, entry services.FeedEntry) redis.Result {
 	v.Helper()
 	results, err := v.c.AddToInboxes(v.Context(), stamp, []Add{{reader, entry}})
@@ -75,6 +77,7 @@ func (v view) add(stamp redis.Stamp, entry services.FeedEntry) redis.Result {
 	return results[0]
 }
 
+// merge merges entries into the reader's inbox, as after a read of SQL.
 func (v view) merge(stamp redis.Stamp, fence bool, entries ...services.FeedEntry) redis.Result {
 	v.Helper()
 	result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: stamp, Fence: fence, Entries: entries})
@@ -82,6 +85,7 @@ func (v view) merge(stamp redis.Stamp, fence bool, entries ...services.FeedEntry
 	return result
 }
 
+// drop removes an author from the reader's view.
 func (v view) drop(author services.UserID) redis.Result {
 	v.Helper()
 	result, err := v.c.DropFromInbox(v.Context(), reader, author)
@@ -89,6 +93,7 @@ func (v view) drop(author services.UserID) redis.Result {
 	return result
 }
 
+// delete removes one post of author.
 func (v view) delete(post services.PostID) redis.Result {
 	v.Helper()
 	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserID{reader}, post, author)
@@ -96,6 +101,7 @@ func (v view) delete(post services.PostID) redis.Result {
 	return results[0]
 }
 
+// see moves the reader's seen position.
 func (v view) see(upTo services.PostID) redis.Result {
 	v.Helper()
 	result, err := v.c.MarkFeedSeen(v.Context(), reader, upTo)
@@ -103,6 +109,7 @@ func (v view) see(upTo services.PostID) redis.Result {
 	return result
 }
 
+// field reads a field of the reader's document, "" if it is absent.
 func (v view) field(name string) string {
 	v.Helper()
 	value, err := v.c.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
@@ -112,11 +119,13 @@ func (v view) field(name string) string {
 	return value
 }
 
+// set overwrites a field of the reader's document, as no script does.
 func (v view) set(name string, value any) {
 	v.Helper()
 	v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
+// lose deletes keys behind the client's back.
 func (v view) lose(keys ...string) {
 	v.Helper()
 	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
@@ -162,10 +171,12 @@ func (v view) want(what string, result redis.Result, status redis.Status, count 
 	}
 }
 
+// counted is an entry of author that counts.
 func counted(id services.PostID) services.FeedEntry {
 	return services.FeedEntry{Post: id, Author: author, Counts: true}
 }
 
+// listed is an entry that is listed and does not count.
 func listed(id services.PostID) services.FeedEntry {
 	return services.FeedEntry{Post: id, Author: author}
 }

@@ -17,10 +17,11 @@ import (
 type layout struct {
 	// paired and optional have one value for each field except the dots, which come last. initialFields has three values for
 	// each field except plainFields and the dots.
-	types, dots   []string
-	hosts         *services.HostCategories
-	expiry        services.SourceExpiry
-	plain         int // the number of fields before the versioned ones
+	types, dots []string
+	hosts       *services.HostCategories // the categories of the host application
+	expiry      services.SourceExpiry    // of which sources items leave the counts by age
+	plain       int                      // the number of fields before the versioned ones
+	// fields are the names, in the order of reading.
 	fields        []string
 	read          *redis.Fields // the read of fields
 	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
@@ -44,6 +45,7 @@ var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm",
 // The constants are Lua patterns for whole values. rebuild_begin compares each field with its pattern: a broken field gets its
 // initial value again, and the rebuild writes its facts.
 const (
+	// countsPattern is for what countsText prints, and placePattern for a version and a post's ID.
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
 	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
@@ -134,8 +136,8 @@ func (c *Projections) SetCategories(hosts *services.HostCategories) {
 // parser parses a document, and remembers whether any part was broken. It goes on after a broken part, so that no
 // parser has to return an error; the caller looks at failed once, at the end.
 type parser struct {
-	texts  []string
-	failed bool
+	texts  []string // what is still to be parsed
+	failed bool     // a part was broken
 }
 
 // next takes the next text. There are as many as the layout has fields, see parseTexts.
@@ -222,7 +224,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 		if text != redis.Absent {
 			continue
 		}
-		// paired needs no check of i: the first fields are plain, and never paired.
+		// i-1 is never negative: the first fields are plain, and never paired.
 		if lacks := l.paired[i] && texts[i-1] == initialValue || l.optional[i]; !lacks {
 			return Document{}
 		}

@@ -15,7 +15,7 @@ import (
 // author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type List struct {
 	Part string        // of its key, see redis.UserKey: a small letter
-	Lua  string        // defines Drop; it is inserted into inbox_drop.lua
+	Lua  string        // Lua source that defines the function Drop; it is inserted into inbox_drop.lua
 	Drop string        // the Lua function that removes an author: its arguments are the key and the author, see AuthorLetters
 	Trim *redis.Script // cuts KEYS[1], and returns how many entries it cut
 }

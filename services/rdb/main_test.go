@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
-// patience is how long a history waits for an answer. It is long because a history tests order, not time.
+// patience is the read timeout of a test that runs a history of random events. It is long because a history tests order, not time.
 const patience = clienttest.Patience
 
 func TestMain(m *testing.M) {

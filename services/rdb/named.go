@@ -25,6 +25,7 @@ const (
 	quietBit = 1 << 63
 )
 
+// namedMerge is the script of MergeNamed.
 var namedMerge = loadScript("named_merge")
 
 // AddNamed is one author for one reader: from now on a read of the reader's feed or board merges in the author's posts or

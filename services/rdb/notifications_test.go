@@ -11,6 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
+// likes are counts of the category of likes. The version is also the count of the day, and the newest position.
 func likes(version uint64) services.CategoryCounts {
 	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.PostID(version), Day: 20_000, Days: [8]int{int(version)}}
 }
@@ -33,6 +34,7 @@ func (c *Projections) PutNotifications(ctx context.Context, users []Notification
 	return c.PutRegisters(ctx, registers)
 }
 
+// put writes counts into the reader's document.
 func (v view) put(counts ...services.CategoryCounts) redis.Result {
 	v.Helper()
 	results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, counts}})

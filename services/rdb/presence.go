@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// OnlineShards is the number of shards of the users who are online. One set of all of them would be one key, on one master,
-// and a chunk of a fan-out needs to read only some shards. A change of the number would lose the users who are online until
+// OnlineShards is the number of shards of the users who are online. One set of all these users would be one key, on one master. With
+// shards, a chunk of a fan-out also reads only a part of the users. A change of the number would lose the users who are online until
 // they renew their leases.
 //
 // Fan-out gives each of its chunks of online users some shards, so there can be no more such chunks than shards.
@@ -21,8 +21,8 @@ const OnlineShards = 64
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
-// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It writes
-// twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: both records end with the
+// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It writes twice: by
+// user, for hints, and by shard, for fan-out. A crash of this node does no harm: readers ignore both records after the end of the
 // lease.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	// The end is by the node's clock and not by Redis' clock, because readers compare the ends with their own clocks.

@@ -58,7 +58,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}
 	}
-	// The embedded Redis of one client is not shared with another client.
+	// The test has no part for the embedded Redis: one client's is not shared with another client.
 	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t)) })
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }

@@ -12,12 +12,14 @@ import (
 	"tidings/services/redis/redistest"
 )
 
+// sortPulled returns a copy of a list, sorted by author.
 func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	return list
 }
 
+// pull names a pulled author in the reader's document.
 func (v view) pull(stamp redis.Stamp, author services.FollowedAuthor) redis.Result {
 	v.Helper()
 	results, err := v.c.MergeNamed(v.Context(), PulledAuthors, stamp, []AddNamed{{reader, author}})
@@ -117,6 +119,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	t.Logf("idle %d bytes, with 100 authors %d", idle, usage())
 }
 
+// A page says how many entries are above it, and has the floor and the seen position.
 func TestPageStates(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9, Seen: 20})

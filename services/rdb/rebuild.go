@@ -17,8 +17,8 @@ import (
 // rebuilds of a user overlap, one may find the other's steps in place of its own. That rebuild is refused, and begins again.
 
 var (
-	rebuildBegin = loadScript("rebuild_begin")
-	rebuildMerge = loadScript("rebuild_merge")
+	rebuildBegin = loadScript("rebuild_begin") // of BeginRebuild
+	rebuildMerge = loadScript("rebuild_merge") // the last step of EndRebuild that writes
 )
 
 // RebuildMode says how a rebuild treats what Redis holds of a user.
@@ -75,8 +75,9 @@ type Rebuilt struct {
 	Clamped  int      // parts that met a negative count, which happens only if another program wrote to Redis
 }
 
-// EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and reads it, at
-// most 500 steps in a round trip. The result is Retry if a part is missing from the document: the rebuild has to begin again.
+// EndRebuild ends a rebuild. It writes the parts, whose scripts record their steps. Then it merges the facts of the feed, marks the
+// document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document: the
+// rebuild has to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})
@@ -85,7 +86,8 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		return rebuilt, err
 	}
 	for i, reply := range replies {
-		// The view is emptied here and not by Change, because earlier steps may have written into it already.
+		// This empties the view, and does not leave that to a repetition by redis.Client.Change: earlier steps may have written into
+		// the view already.
 		if redis.IsWrongType(reply.Err) {
 			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
 			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})
@@ -100,8 +102,8 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
 			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
 		}
-		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short
-		// if a refill is due, but a rebuild is a refill.
+		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short if a
+		// refill is due, which is ignored here: a rebuild is a refill.
 		if i < len(parts) && rebuilt.Short {
 			rebuilt.Clamped++
 		}

@@ -19,15 +19,17 @@ type builder struct {
 	c      *Projections
 	user   services.UserID
 	random *rand.Rand
-	later  int64 // messages that were added to the first conversation
-	said   []string
+	later  int64    // messages that were added to the first conversation
+	said   []string // a line for each event, printed with a failure
 }
 
 // manyStates is a number of conversations, each with one unread message, whose states take several calls.
 const manyStates = 2*statesPerCall + 10
 
+// segmentBits are the segments of the user, as the facts have them.
 const segmentBits = 5
 
+// newBuilder makes the builder of the history with a number, which has a user of its own.
 func newBuilder(ctx context.Context, client *Projections, number int) *builder {
 	return &builder{ctx: ctx, c: client, user: services.UserID(1_000_000 + number), random: rand.New(rand.NewPCG(uint64(number), 1))}
 }
@@ -68,7 +70,7 @@ func (b *builder) run(steps ...redis.Step) (redis.Status, error) {
 	return result.Status, err
 }
 
-// whole returns an error if the document is ready although a part of it is missing.
+// whole reports whether the document is ready, and returns an error if it is although a part is missing.
 func (b *builder) whole() (ready bool, err error) {
 	documents, err := b.c.Documents(b.ctx, []services.UserID{b.user})
 	if err != nil || !documents[0].Ready {

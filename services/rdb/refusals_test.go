@@ -34,6 +34,7 @@ var reads = map[string]func(context.Context, *Projections) error{
 	},
 }
 
+// wantReads checks that every read is answered, or that every read is UNAVAILABLE.
 func (v view) wantReads(answered bool, when string) {
 	v.Helper()
 	for name, read := range reads {

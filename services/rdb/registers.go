@@ -44,7 +44,7 @@ const (
 	viewsField        = "V"
 	modesField        = "Q"
 
-	// These two fields have no version.
+	// These two fields are fx and Cx of Document, and have no version.
 	feedAgedField = "fx"
 	leavesOnField = "Cx"
 )
@@ -88,7 +88,7 @@ func (p *parser) registered(r *Registered) {
 	r.Modes = p.modes()
 }
 
-// countsField and newestField contain a letter for the category: every document has them.
+// countsField and newestField name the two fields of a category: a prefix and the category's first letter. Every document has both.
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
 func newestField(category services.Category) string { return newestPrefix + string(category[:1]) }
 
@@ -98,6 +98,7 @@ func hostFields(id int) (counts, newest string) {
 	return CountsPrefix + strconv.Itoa(id), newestPrefix + strconv.Itoa(id)
 }
 
+// newestPrefix is before a category: the position of its newest notification.
 const newestPrefix = "H"
 
 // messagesField and dotField contain the name of a type or a dot, which the application chose.
@@ -105,6 +106,7 @@ func messagesField(kind string) string { return "S" + kind }
 
 func dotField(name string) string { return "D" + name }
 
+// registersPut is the script of PutRegisters and RegisterParts.
 var registersPut = loadScript("registers_put")
 
 // PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The

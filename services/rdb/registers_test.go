@@ -12,6 +12,7 @@ import (
 	"tidings/services/redis"
 )
 
+// register writes versioned fields into the reader's document.
 func (v view) register(registers ...Register) redis.Result {
 	v.Helper()
 	results, err := v.c.PutRegisters(v.Context(), []Registers{{reader, registers}})

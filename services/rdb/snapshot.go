@@ -163,7 +163,7 @@ func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 
 // parseState reads a state as stateText prints it, in the form with or without the two days.
 func parseState(text string) (state services.Membership, ok bool) {
-	// The audit must not take part of a broken state for a state: every part has to be understood.
+	// The audit must not accept the readable part of a broken state: every part has to be understood.
 	parts := strings.Split(text, ",")
 	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
 	switch len(parts) {
@@ -201,7 +201,7 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields parses the fields that only the scripts use beside this read, and reports whether all of them are there and valid.
+// ownFields parses the fields that nothing but the scripts and Snapshots reads, and reports whether all of them are there and valid.
 func (s *Snapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64

@@ -13,6 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
+// snapshot reads the reader's view, beside that of a user who has none.
 func (v view) snapshot() Snapshot {
 	v.Helper()
 	snapshots, err := v.c.Snapshots(v.Context(), []services.UserID{other, reader})
@@ -102,12 +103,14 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 	})
 }
 
+// state overwrites the reader's state in a conversation, as the only one that they have.
 func (v view) state(conversation, text string) {
 	v.Helper()
 	v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
 	v.set("Ck", "1")
 }
 
+// retype replaces a key by a key of another type.
 func (v view) retype(key string) {
 	v.Helper()
 	v.lose(key)

@@ -54,6 +54,7 @@ func userOfViewKey(key string) (user services.UserID, ok bool) {
 	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leases, part)
 }
 
+// viewReset is the script of Reset and empty.
 var viewReset = loadScript("view_reset")
 
 // resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.

@@ -35,7 +35,7 @@ func newShared(client redis.UniversalClient, readers *guard, within time.Duratio
 type sharedHook struct {
 	client  redis.UniversalClient
 	batches *redis.AutoPipeliner
-	readers *guard
+	readers *guard        // nil: no guard, see newShared
 	longest time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 

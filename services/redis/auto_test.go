@@ -96,13 +96,14 @@ type sentCounter struct {
 	n  int
 }
 
+// count returns how many commands and pipelines were sent so far.
 func (s *sentCounter) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.n
 }
 
-// one counts a piece, unless it is part of making a connection: the client decides how many connections it makes.
+// one counts one sent command or pipeline, unless it is part of making a connection: the client decides how many connections it makes.
 func (s *sentCounter) one(first redis.Cmder) {
 	if handshakes(first) || first.Name() == "info" {
 		return

@@ -28,8 +28,8 @@ type breaker struct {
 	open []func(error) // one per running call, the oldest first
 }
 
-// newBreaker makes the breaker of one address. One slow answer does not cause ten failures in a row, and an outage causes them on a
-// busy node within milliseconds.
+// newBreaker makes the breaker of one address. The limit is ten failures in a row, because one slow answer does not cause so many, and
+// an outage causes them on a busy node within milliseconds.
 func newBreaker(addr string, log *slog.Logger) *breaker {
 	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         addr,

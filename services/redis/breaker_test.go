@@ -76,6 +76,8 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 	}
 }
 
+// While the server is dead the breaker opens. After its restart every way of sending works again within two seconds, and the log tells
+// of both.
 func TestKilledAndStartedAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	test := func(t *testing.T, call func(context.Context, *Client) error) {
@@ -183,6 +185,7 @@ func holdConnections(t *testing.T, c *Client) (free func()) {
 	}
 }
 
+// failures counts the replies that are UNAVAILABLE.
 func failures(replies []Reply) (n int) {
 	for _, r := range replies {
 		if services.IsUnavailable(r.Err) {

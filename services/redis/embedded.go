@@ -16,10 +16,10 @@ const embeddedTick = time.Second
 // embeddedServer is a Redis within this process, on a loopback port with a password of this run.
 type embeddedServer struct {
 	redis    *miniredis.Miniredis
-	addr     string // kept here, because the server takes its one lock to return it
-	password string
-	stop     context.CancelFunc
-	ticking  sync.WaitGroup
+	addr     string             // kept here, because the server takes its one lock to return it
+	password string             // of the clients
+	stop     context.CancelFunc // ends tick
+	ticking  sync.WaitGroup     // until tick has ended
 }
 
 // startEmbedded starts the server. Its password keeps out other programs of this machine, which may reach every
@@ -60,7 +60,7 @@ func (s *embeddedServer) options() *redis.Options {
 	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
 }
 
-// close ends the clock first: the clock of a closed server must not be advanced.
+// close ends tick before the server: the clock of a closed server must not be advanced.
 func (s *embeddedServer) close() error {
 	s.stop()
 	s.ticking.Wait()

@@ -30,11 +30,11 @@ const (
 	noEpoch       = "0"                    // before the first answer; no valid data has it
 	lonelyLineage = "!"                    // of the embedded Redis, which belongs to this process
 	noLineage     = "?"                    // of a Redis that does not allow the question
-	lineageField  = "master_replid:"
-	masterRole    = "role:master"
-	onlyMaster    = ""        // the key of the one master if there is no cluster
-	epochModulus  = 1<<31 - 1 // 31 bits take 6 bytes in a hash, and 32 would take 10
-	replicationOf = "replication"
+	lineageField  = "master_replid:"       // begins the line of INFO with the lineage
+	masterRole    = "role:master"          // the line of INFO that only a master has
+	onlyMaster    = ""                     // the key of the one master if there is no cluster
+	epochModulus  = 1<<31 - 1              // 31 bits take 6 bytes in a hash, and 32 would take 10
+	replicationOf = "replication"          // the section of INFO that has both lines
 )
 
 // epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
@@ -44,7 +44,7 @@ type epoch struct {
 	mu       sync.Mutex
 	question uint64             // number of the latest question
 	lineages map[string]lineage // master's address -> its last answer
-	verified time.Time          // when all were last asked
+	verified time.Time          // when learnAll last had the answers of all masters
 
 	// text is the epoch that fold has computed last, read without the lock by every read of a document. nil: no master was asked yet.
 	text  atomic.Pointer[string]
@@ -55,7 +55,7 @@ type epoch struct {
 // server that has died meanwhile.
 type lineage struct {
 	id       string
-	question uint64
+	question uint64 // the number of the question that it answers
 }
 
 // value returns the current epoch in the form that is written with data; noEpoch if no epoch is known.
@@ -79,7 +79,7 @@ func (e *epoch) learn(addr, id string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, known := e.lineages[addr]
-	// Replicas answer too, and a server that is no master any more may have an open connection.
+	// Replicas answer too, and so does a server that is no master any more, through a connection that is still open.
 	if id == "" || question < last.question || !known && addr != onlyMaster {
 		return
 	}
@@ -97,7 +97,7 @@ func (e *epoch) learnAll(ids map[string]string, question uint64) {
 	next := make(map[string]lineage, len(ids))
 	for addr, id := range ids {
 		next[addr] = lineage{id, question}
-		// A connection that was made meanwhile has asked later.
+		// A connection that was made meanwhile has asked later, so its answer stays.
 		if last, known := e.lineages[addr]; known && last.question > question {
 			next[addr] = last
 		}
@@ -151,7 +151,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	if err != nil && (!errors.As(err, &refusal) || isOutage(err)) {
 		return "", err
 	}
-	// A replica serves old data under the lineage of its master.
+	// A replica has no lineage of its own: it serves old data under the lineage of its master.
 	if err == nil && !strings.Contains(text, masterRole) {
 		return "", nil
 	}

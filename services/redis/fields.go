@@ -71,6 +71,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	return fields.parse(into, reply)
 }
 
+// queue and texts are the methods of Prepared for a cluster.
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	if f.places == nil {
 		p.HMGet(ctx, key, f.names...)
@@ -79,6 +80,7 @@ func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	}
 }
 
+// texts: see queue.
 func (f *Fields) texts(into []string, answer Cmder) []string {
 	switch answer := answer.(type) {
 	case *redis.MapStringStringCmd:

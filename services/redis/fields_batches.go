@@ -15,8 +15,8 @@ import (
 const (
 	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
 	// about 100 KB of answers.
-	fieldBatches = 2 // that may be under way at a time
-	fieldBatch   = 256
+	fieldBatches = 2   // that may be under way at a time
+	fieldBatch   = 256 // the most reads of a batch
 )
 
 // fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches
@@ -24,7 +24,7 @@ const (
 // together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReads struct {
 	client  redis.UniversalClient
-	readers *guard
+	readers *guard          // nil: no guard
 	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
 	ctx     context.Context // of the batches
 
@@ -33,7 +33,7 @@ type fieldReads struct {
 	leading int          // batches under way
 }
 
-// fieldRead is one read. It may wait in the list, and its goroutine waits on signal.
+// fieldRead is one read. While it waits in fieldReads.waiting, its goroutine waits for signal.
 type fieldRead struct {
 	command *redis.RawCmd
 	signal  chan bool // true: it leads the next batch; false: it is answered

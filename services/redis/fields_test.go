@@ -239,6 +239,7 @@ func TestFieldReadsOutliveAPanic(t *testing.T) {
 	}
 }
 
+// panicking is a hook that panics in each pipeline while on is true.
 type panicking struct{ on bool }
 
 func (*panicking) DialHook(next redis.DialHook) redis.DialHook          { return next }

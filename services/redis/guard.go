@@ -62,9 +62,9 @@ func (g *guard) begin() (probe bool, err error) {
 	return g.probing, nil
 }
 
-// end records the outcome of a read. Each time-out starts a pause, even the time-out of a read that began before the guard
-// tripped: otherwise a read that waited for the same batch would become the probe and wait a second time. Only an answer ends the
-// pause: after a read that its caller cut short, the next read is the probe.
+// end records the outcome of a read. Each time-out starts a pause, even the time-out of a read that began before the guard tripped:
+// otherwise a read that waited for the same batch would become the probe and wait a second time. Only the answer to a probe lets all
+// reads through again. If the caller of a probe cut it short, the next read is the probe.
 func (g *guard) end(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

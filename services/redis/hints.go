@@ -19,11 +19,13 @@ import (
 // The constants are the format of messages, and the times of the connection. Reconciliation finds the change of a lost hint
 // within a second, so a silence of three seconds costs only a delay.
 const (
-	hintFormat       = 1    // the first byte of a message
-	causeFormat      = 2    // the first byte of a message with a cause; the cause's length, the cause, and a message without a cause follow
-	hintsPerMessage  = 4096 // bounds one message to 64 KB
-	hintPing         = time.Second
-	hintSilence      = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
+	hintFormat      = 1    // the first byte of a message
+	causeFormat     = 2    // begins a message with a cause: the cause's length, the cause and a message without a cause follow
+	hintsPerMessage = 4096 // bounds one message to 64 KB
+	// hintPing is the pause between two pings.
+	hintPing    = time.Second
+	hintSilence = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
+	// After a lost connection the first pause is firstHintPause. Each failure doubles it, up to slowestHintPause.
 	firstHintPause   = 20 * time.Millisecond
 	slowestHintPause = 500 * time.Millisecond
 	channels         = 2 // of one connection: the node's own and the changelog's

@@ -23,8 +23,8 @@ type listener struct {
 	*Client
 	mu      sync.Mutex
 	hints   []Hint
-	resyncs int
-	grown   int // number of hints that the changelog has grown
+	resyncs int // how often Resync was called
+	grown   int // how often Log was called
 }
 
 // listen runs a node's hints until the test ends, and waits for its first subscription.
@@ -62,12 +62,14 @@ func listen(t *testing.T, options Options) *listener {
 	return l
 }
 
+// received returns the hints so far.
 func (l *listener) received() []Hint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.hints)
 }
 
+// awaitResyncs waits until Resync was called n times.
 func (l *listener) awaitResyncs(t *testing.T, n int) {
 	t.Helper()
 	eventually.Succeeds(t, 10*time.Second, "a subscription", func() error {
@@ -80,6 +82,7 @@ func (l *listener) awaitResyncs(t *testing.T, n int) {
 	})
 }
 
+// await waits until exactly these hints were received.
 func (l *listener) await(t *testing.T, want ...Hint) {
 	t.Helper()
 	eventually.Succeeds(t, 5*time.Second, "the hints", func() error {
@@ -90,6 +93,7 @@ func (l *listener) await(t *testing.T, want ...Hint) {
 	})
 }
 
+// eachShared runs a test on each kind of Redis that several nodes can share.
 func eachShared(t *testing.T, run func(t *testing.T, url string)) {
 	t.Run("single", func(t *testing.T) { run(t, redistest.Redis(t)) })
 	t.Run("sentinel", func(t *testing.T) { run(t, redistest.Sentinel(t)) })

@@ -38,6 +38,7 @@ func beParent(folder string) {
 	os.Exit(0)
 }
 
+// privateProcess is the running redis-server of a Client.
 func privateProcess(c *Client) *os.Process {
 	server := c.local.(*privateServer)
 	server.mu.Lock()
@@ -83,6 +84,7 @@ var (
 	secondScript = RegisterScript("test_second", "return ", "2")
 )
 
+// init registers settings as an importing package does.
 func init() {
 	KeepCompact("full lists take four times the memory",
 		Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},

@@ -18,7 +18,7 @@ import (
 
 // The limits of a Client.
 const (
-	loadTimeout   = 5 * time.Second
+	loadTimeout   = 5 * time.Second   // for loading all scripts in the background
 	clusterSlack  = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
 	serverProgram = "redis-server"
 )
@@ -32,8 +32,8 @@ type Client struct {
 	readers  *guard         // of the one server; nil if each node has its own, or none can hang
 	dials    *sentinelDials // nil without sentinels
 	mode     string
-	id       string // this node's
-	time     services.Clock
+	id       string         // this node's
+	time     services.Clock // of this node
 	log      *slog.Logger
 	epoch    epoch
 	asking   singleflight.Group // joins concurrent questions for the epoch
@@ -44,14 +44,14 @@ type Client struct {
 	grown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
 	local interface{ close() error } // the server that this Client runs, nil if it runs none
 	ctx   context.Context            // ends at Close
-	stop  context.CancelFunc
+	stop  context.CancelFunc         // ends ctx
 	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
 	closing           sync.Mutex
-	work              sync.WaitGroup
-	loading           atomic.Bool
-	awaitsFirstAnswer atomic.Bool // Redis has not answered since Open and is still to be prepared
-	costly            sync.Once   // the warning about settings that cost memory
-	refused           sync.Once   // the warning that a late Redis refuses
+	work              sync.WaitGroup // in the background; Close waits for it
+	loading           atomic.Bool    // one work of scriptsMissing is under way
+	awaitsFirstAnswer atomic.Bool    // Redis has not answered since Open and is still to be prepared
+	costly            sync.Once      // the warning about settings that cost memory
+	refused           sync.Once      // the warning that a late Redis has come and refuses this node
 }
 
 // debugOnly is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this

@@ -61,12 +61,12 @@ const (
 const (
 	// A reader waits half of this time before asking SQL: a Redis that hangs must not make a badge slow.
 	defaultReadTimeout  = 400 * time.Millisecond
-	embeddedReadTimeout = 5 * time.Second
+	embeddedReadTimeout = 5 * time.Second // the least timeout of the embedded Redis
 	dialTimeout         = time.Second
 	poolTimeout         = 100 * time.Millisecond // a longer timeout only moves the queue from the caller into the pool
-	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
-	clusterRedirects    = 3
-	connectionsPerCPU   = 32 // with fewer, callers wait for a connection in no order, and some too long
+	clusterReload       = time.Second            // between two reads of the slots; by default a dead master is left after 59 s
+	clusterRedirects    = 3                      // how often one command follows a slot that has moved
+	connectionsPerCPU   = 32                     // with fewer, callers wait for a connection in no order, and some too long
 	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
 	// A moved slot is asked for at its new place after a pause between these two.

@@ -40,6 +40,7 @@ func (c *commands) prepare(args func() []any) {
 	c.pool = &sync.Pool{New: func() any { return newFieldRead(args()) }}
 }
 
+// newFieldRead makes a read with the arguments of its command.
 func newFieldRead(args []any) *fieldRead {
 	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), signal: make(chan bool, 1)}
 }
@@ -113,6 +114,7 @@ type sentRead struct {
 	commands []redis.Cmder
 }
 
+// sentReads are lists of sentRead to use again.
 var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
 
 // send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.
@@ -214,8 +216,10 @@ func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
+// queue and texts are the methods of Prepared for a cluster.
 func (r *Range) queue(ctx context.Context, p Pipeliner, key string) { r.plain(ctx, p, key) }
 
+// texts: see queue.
 func (r *Range) texts(into []string, answer Cmder) []string {
 	return append(into, answer.(*redis.StringSliceCmd).Val()...)
 }

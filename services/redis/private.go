@@ -26,13 +26,13 @@ import (
 const (
 	socketName      = "redis.sock"
 	folderPattern   = "tidings-redis-*"
-	longestSocket   = 100 // bytes of a path; the system's own limit is 104 to 108
-	privateDeadline = 5 * time.Second
-	privatePoll     = 5 * time.Millisecond
-	firstRestart    = 50 * time.Millisecond
-	slowestRestart  = 5 * time.Second
-	steadyAfter     = 10 * time.Second // after a server that ran for this long, the pauses start from the shortest again
-	remembered      = 2048             // bytes of a server's last output
+	longestSocket   = 100                   // bytes of a path; the system's own limit is 104 to 108
+	privateDeadline = 5 * time.Second       // how long Open waits for the first answer
+	privatePoll     = 5 * time.Millisecond  // the pause between two pings until then
+	firstRestart    = 50 * time.Millisecond // the pause before the first restart
+	slowestRestart  = 5 * time.Second       // the longest pause before a restart
+	steadyAfter     = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
+	remembered      = 2048                  // bytes of a server's last output
 	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
@@ -41,11 +41,11 @@ const (
 type privateServer struct {
 	program  string
 	folder   string
-	socket   string
+	socket   string // path
 	password string
 	log      *slog.Logger
-	stop     context.CancelFunc
-	done     chan struct{}
+	stop     context.CancelFunc // ends keepRunning
+	done     chan struct{}      // closed when keepRunning has returned
 
 	// state decides whether startPrivate or keepRunning reports the first end of the server, so that exactly one of them does.
 	state atomic.Int32

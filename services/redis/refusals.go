@@ -87,7 +87,7 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 		return []string{probeKey}
 	}
 	keys, known := []string{}, map[string]bool{}
-	// Keys are spread at random: 64 keys miss one of ten masters about once in a thousand times.
+	// Keys are spread at random: of ten masters, one given master gets none of 64 keys about once in a thousand times.
 	for i := range probeAttempts {
 		key := probeKey + strconv.Itoa(i)
 		master, err := cluster.MasterForKey(ctx, key)

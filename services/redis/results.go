@@ -60,8 +60,8 @@ func (c *Client) Result(ctx context.Context, script *Script, call Call) (Result,
 	return results[0], nil
 }
 
-// ParseResult reads what a script returned as {status, n, short, nodes...}. Of the values after the status, only short counts with
-// Same, and none with any other status but Applied.
+// ParseResult reads what a script returned as {status, n, short, nodes...}. With the status Applied all values count, with Same only
+// short, and with any other status none.
 func ParseResult(value any) (result Result, err error) {
 	parts, ok := value.([]any)
 	if !ok || len(parts) == 0 {

@@ -207,7 +207,7 @@ func (once) NoRetry() bool { return true }
 // the deadline. keepsAnswer keeps those answers.
 type keepsAnswer struct {
 	once
-	done bool
+	done bool // an answer has come: SetErr was called with nil
 }
 
 // SetErr stores errors until it is called with nil, which stands for an answer. An error after that does not replace the answer.
@@ -239,8 +239,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 	return c.EachMaster(ctx, load)
 }
 
-// EachMaster runs a function on every master: the only one, or all masters of a cluster concurrently: do must be safe for
-// concurrent use. The error is the first one.
+// EachMaster runs a function on every master: the only one, or all masters of a cluster at once. So do must be safe for concurrent use.
+// The error is the first one.
 func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch client := c.redis.(type) {
 	case *redis.ClusterClient:

@@ -17,7 +17,7 @@ type sentinelDials struct {
 
 	mu       sync.Mutex
 	closed   bool
-	inFlight int
+	inFlight int // dials that have begun and not ended
 }
 
 // close refuses every dial from now on. The caller closes the client afterwards.

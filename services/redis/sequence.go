@@ -19,11 +19,11 @@ type Step struct {
 	Call
 }
 
-// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. Any
-// step may fail or be lost although steps before and after it succeed: a step that needs an earlier one must check in Redis that
-// this one took effect. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the
-// answers to the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered
-// at all; the steps after it are not sent.
+// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. Any step
+// may fail or be lost although steps before and after it succeed: a step that needs an earlier step must check in Redis that the
+// earlier one took effect. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the
+// answers to the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at
+// all; the steps after it are not sent.
 func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
 	replies := make([]Reply, 0, len(steps))
 	// Parts go out one after the other, because a step may check what one before it has written.
@@ -54,8 +54,8 @@ func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 	}
 }
 
-// Chain numbers steps, whose scripts take the number as the first argument and note it, see note in lua/lib.lua. It returns the
-// last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStep.
+// Chain numbers steps. The script of each gets its number as the first argument, and notes it in Redis, see note in lua/lib.lua. Chain
+// returns the last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStep.
 func Chain(steps []Step) (last string) {
 	// The chain is random: the chain of another rebuild of the same user must not continue this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)

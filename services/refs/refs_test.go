@@ -27,6 +27,7 @@ type creation struct {
 	err   error
 }
 
+// newCreation makes a create of a post by an author, which OnCreate extends by a label.
 func newCreation(ids *services.IDClock, author services.UserID, label services.Label) *creation {
 	c := &creation{label: label}
 	c.cmd = &jobs.Command{Actor: author, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -85,6 +86,7 @@ func TestOneObjectForARef(t *testing.T) {
 	})
 }
 
+// check compares the outcomes with each other and with SQL: no ref has two objects, and only commands of its author are answered.
 func check(t *testing.T, db *sql.DB, all []*creation) {
 	t.Helper()
 	created, labelled := map[string]string{}, map[string]services.UserID{} // by ref: the ID, the author

@@ -33,16 +33,17 @@ type crowd struct {
 	authors  []services.UserID
 	enqueued []jobs.NewJob // the jobs of posts that were queued so far
 
-	since   map[couple]services.PostID
+	since   map[couple]services.PostID // when the reader followed the author
 	mode    map[couple]services.FollowMode
-	muted   map[couple]time.Time // the zero time for ever
+	muted   map[couple]time.Time // until when; the zero time: for ever
 	hidden  map[couple]bool
-	blocked map[couple]bool // the reader blocks the author
-	against map[couple]bool // the author blocks the reader
-	seen    map[services.UserID]services.PostID
-	posts   []services.Post // the oldest first
+	blocked map[couple]bool                     // the reader blocks the author
+	against map[couple]bool                     // the author blocks the reader
+	seen    map[services.UserID]services.PostID // up to which post each reader has looked
+	posts   []services.Post                     // the oldest first
 }
 
+// couple draws any couple.
 func (c *crowd) couple() couple {
 	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
@@ -87,6 +88,7 @@ func (c *crowd) endMutes() {
 	c.Work(c.Fanout)
 }
 
+// follow and the methods below it, up to look, are random steps. Each changes the node and the model alike.
 func (c *crowd) follow() {
 	of := c.couple()
 	_, follows := c.since[of]
@@ -276,6 +278,7 @@ func TestPeopleAgainstModel(t *testing.T) {
 	})
 }
 
+// checkPeople runs the test on a pair of engines.
 func checkPeople(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
 	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})

@@ -205,8 +205,8 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 	return jobs.Enqueue(ctx, tx, left...)
 }
 
-// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND, as for an unknown user, while the followee blocks
-// the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
+// mayFollow returns FORBIDDEN while the follower blocks the followee. It returns NOT_FOUND, as for an unknown user, while the followee
+// blocks the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
 func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err

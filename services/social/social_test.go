@@ -20,8 +20,10 @@ type node struct {
 	service *Service
 }
 
+// fewFollowees is each limit of these tests: of followees, mutes, blocks and hides.
 const fewFollowees = 3
 
+// newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) node {
 	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: fewFollowees,
 		MaxMutes: fewFollowees, MaxBlocks: fewFollowees, MaxHides: fewFollowees})}
@@ -39,6 +41,7 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
+// fails checks that a command fails with a code.
 func (n node) fails(what string, cmd *jobs.Command, code services.Code) {
 	n.TB.Helper()
 	if err := n.do(cmd); services.CodeOf(err) != code {

@@ -9,7 +9,7 @@ import (
 // exactly if one of these transactions is committed. WithAddedWrite makes it.
 type AddedWrite struct {
 	write     func(ctx context.Context, tx *Tx) error
-	committed atomic.Bool
+	committed atomic.Bool // see Committed
 }
 
 // addedWriteKey is the context key of the AddedWrite.

@@ -26,8 +26,8 @@ func (tx *Tx) HappenedAt() time.Time {
 // replayPause is the longest pause between two events of a replay that DueAt allows for.
 const replayPause = 5 * time.Minute
 
-// DueAt returns when a job that is planned for the time at is due: at itself, but for a late event not before Now plus replayPause.
-// Other late events from before at may still follow, and the job must run after them.
+// DueAt returns when a job that is planned for a time is due: at that time. For a late event it is due replayPause after Now at the
+// earliest: other late events from before the planned time may still follow, and the job must run after them.
 func (tx *Tx) DueAt(at time.Time) time.Time {
 	if soonest := tx.Now.Add(replayPause); tx.dated != 0 && at.Before(soonest) {
 		return soonest

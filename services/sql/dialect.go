@@ -130,7 +130,8 @@ func (d dialect) among(column, parameter, kind string) string {
 // table translates {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
 func (d dialect) table(parameter, columns string) string {
 	var picked []string
-	// Each row comes as a JSON array with the name value. PostgreSQL's types have to be named; SQLite's follow from the values.
+	// Each row is a JSON array, in a column that both engines call value. PostgreSQL's types have to be named; SQLite's follow from the
+	// values.
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
 		if d == Postgres {
@@ -222,8 +223,8 @@ func columnOf[T any](all [][]any, i int) []T {
 
 // The parts of a migration that are for PostgreSQL alone.
 var (
-	tableOption = regexp.MustCompile(`WITH \(fillfactor = \d+\)`)
-	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`)
+	tableOption = regexp.MustCompile(`WITH \(fillfactor = \d+\)`)           // the fill factor of a table
+	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`) // a number that is the primary key
 )
 
 // schema translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill factor becomes a

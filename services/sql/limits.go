@@ -17,9 +17,9 @@ import (
 // The owners of a limit are locked in one order, and so are the limits, as ends are. They are not locks of rows: visits and profiles
 // of the owners do not wait for them.
 type Limit struct {
-	key    int64
-	within Statement
-	end    *End
+	key    int64     // tells its locks from those of other limits
+	within Statement // see NewLimit
+	end    *End      // runs check
 }
 
 // NewLimit declares a limit. within returns one row if no owner is over the limit, and none otherwise. Its $1 are rows of two numbers,

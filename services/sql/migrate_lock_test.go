@@ -13,10 +13,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// waits is a handler that tells when a migration waits for a table.
+// waits is a handler of the log. It tells when a migration waits for a table.
 type waits struct {
 	slog.Handler
-	once chan struct{}
+	once chan struct{} // gets a value at the first such line
 }
 
 func (w waits) Handle(_ context.Context, record slog.Record) error {

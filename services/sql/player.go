@@ -41,11 +41,11 @@ var errWaits = errors.New("sql: the answer to a statement is not known yet")
 // player answers the statements of a function from the last pass where it can, and records them for the next pass. It
 // is the queryer of the function's Tx.
 type player struct {
-	before  []step // the function's steps in the last pass
-	sure    bool   // the functions before this one are settled
-	follows bool   // so far the function repeats its steps of the last pass
-	steps   []step
-	waits   bool
+	before  []step                               // the function's steps in the last pass
+	sure    bool                                 // the functions before this one are settled
+	follows bool                                 // so far the function repeats its steps of the last pass
+	steps   []step                               // the function's steps in this pass
+	waits   bool                                 // the function was stopped, because it needs an unknown answer
 	name    string                               // of the next statement
 	live    func(text string, args []any) answer // asks PostgreSQL at once, if set
 }
@@ -175,8 +175,8 @@ func plain(value any) (any, error) {
 
 // heldRows are rows that were read before the function asks for them.
 type heldRows struct {
-	rows [][]any
-	row  []any
+	rows [][]any // rows that Next has not taken yet
+	row  []any   // the row that Next took last
 }
 
 // Next takes the next row.

@@ -18,6 +18,7 @@ type brokenFile struct {
 	path string
 }
 
+// brokenPage is the size of a page.
 const brokenPage = 4096
 
 // newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free pages.
@@ -69,6 +70,7 @@ func (f brokenFile) change(do func(data []byte)) {
 	}
 }
 
+// page returns the page with a number, which begins at 1.
 func page(data []byte, number uint32) []byte { return data[(number-1)*brokenPage : number*brokenPage] }
 
 // fullLeaves are the leaves with five rows.

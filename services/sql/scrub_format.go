@@ -88,8 +88,8 @@ type hole struct{ from, to int }
 // in that page and in those behind it.
 type chain struct {
 	of   int64 // the page of the row
-	next int64
-	left int
+	next int64 // the next overflow page; 0: there is none
+	left int   // bytes of the row in that page and in those behind it
 }
 
 // follow reads the next overflow page of a chain, and returns the rest of the chain. After the last page the rest has no next

@@ -29,15 +29,17 @@ type scrubFile struct {
 	*sql.DB
 	path string
 	rng  *rand.Rand
-	last int
+	last int // the greatest ID that was given to a row
 }
 
+// scrubTables make the tables: with rowids, without, and one that is dropped in the end.
 var scrubTables = []string{
 	`CREATE TABLE rowed (id INTEGER PRIMARY KEY, name TEXT, text TEXT)`, `CREATE INDEX rowed_by_name ON rowed (name, text)`,
 	`CREATE TABLE keyed (name TEXT PRIMARY KEY, id INTEGER, text TEXT) WITHOUT ROWID`,
 	`CREATE TABLE dropped (id INTEGER PRIMARY KEY, name TEXT, text TEXT)`,
 }
 
+// newScrubFile makes a file with the empty tables. The same seed makes the same changes.
 func newScrubFile(t *testing.T, seed uint64) *scrubFile {
 	url := sqltest.SQLite(t)
 	f := &scrubFile{T: t, DB: sqltest.Open(t, sql.Config{URL: url}), path: strings.TrimPrefix(url, "sqlite:"), rng: rand.New(rand.NewPCG(seed, 3))}
@@ -60,13 +62,14 @@ func (f *scrubFile) do(texts ...string) {
 	}
 }
 
-// text is a text of a random length, of up to some overflow pages.
+// text repeats a text to a random length. The longest need several overflow pages.
 func (f *scrubFile) text(of string) string {
 	length := f.rng.IntN([]int{20, 200, 2000, 5000, 20_000}[f.rng.IntN(5)])
 	return strings.Repeat(of, 1+length/len(of))
 }
 
-// change is a random change. Most rows have no mark, and are kept when the marked rows are deleted.
+// change returns a random statement that inserts, changes or deletes a row. Most rows have no mark, and are kept when the marked rows
+// are deleted.
 func (f *scrubFile) change() string {
 	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
 	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.last+1)
@@ -85,8 +88,8 @@ func (f *scrubFile) change() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// markPosition is the condition on the rows that may get a text, as the position of the mark in their names: 1 (it is there) if the text is the
-// mark, else 0 (it is not). So marked texts are only in marked rows.
+// markPosition returns where a row must have the mark in its name to get a text: at 1, so as its beginning, if the text is the mark; at
+// 0, so nowhere, for any other text. So marked texts are only in marked rows.
 func (f *scrubFile) markPosition(of string) int {
 	if of == mark {
 		return 1
@@ -94,6 +97,7 @@ func (f *scrubFile) markPosition(of string) int {
 	return 0
 }
 
+// changes runs a number of random changes, ten in a transaction.
 func (f *scrubFile) changes(count int) {
 	f.Helper()
 	for range count / 10 {

@@ -52,17 +52,17 @@ const defaultMaxConns = 16
 
 // DB is an open database.
 type DB struct {
-	Runner // for reads
-	name   string
+	Runner        // for reads
+	name   string // of the database in messages; it has no password
 	Node   string // this node's name; "" on SQLite
 	Tokens string // the beginning of the tokens of this process
 	clock  services.Clock
 	log    *slog.Logger
-	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
-	beats  *sql.DB // PostgreSQL: a connection for heartbeats only, so that load does not delay them
-	Pulse  Runner  // through beats
-	writer *writer // SQLite only
-	lock   io.Closer
+	db     *sql.DB   // PostgreSQL: everything; SQLite: the readers
+	beats  *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
+	Pulse  Runner    // through beats
+	writer *writer   // SQLite only
+	lock   io.Closer // SQLite only: on the file
 
 	refusals refusals
 	given    atomic.Int64 // the latest time given to a transaction, in microseconds

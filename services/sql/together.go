@@ -47,12 +47,12 @@ const (
 // script records the steps of a function's last run. The steps of a final function are its statements in the transaction.
 type script struct {
 	steps   []step
-	waits   bool // the run ended because it needs the answer of its last step
-	failed  error
-	idle    bool // the run changed no row, as far as its answers are known
-	undone  bool // the last pass undid the steps after sending them, because the function fails
-	sent    int  // the number of steps in the last pass
-	settled bool // the run repeated the steps that were sent, with their answers
+	waits   bool  // the run ended because it needs the answer of its last step
+	failed  error // the error of the run
+	idle    bool  // the run changed no row, as far as its answers are known
+	undone  bool  // the last pass undid the steps after sending them, because the function fails
+	sent    int   // the number of steps in the last pass
+	settled bool  // the run repeated the steps that were sent, with their answers
 	// kept are the values of this run for the ends; a function that failed has none.
 	kept []kept
 }

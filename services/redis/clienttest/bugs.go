@@ -23,12 +23,12 @@ type replacement struct {
 	old, new string
 }
 
-// In replaces one text of a script.
+// In makes the injected bug that replaces one text of a script.
 func In(script *redis.Script, old, new string) Replacements {
 	return Replacements{{script, old, new}}
 }
 
-// And replaces one more.
+// And returns the replacements and one more.
 func (r Replacements) And(script *redis.Script, old, new string) Replacements {
 	return append(slices.Clone(r), replacement{script, old, new})
 }
@@ -40,7 +40,7 @@ type Bug[Work any] struct {
 	Known   int // a history that finds it; FindBugs looks for another if this one no longer does
 }
 
-// Break breaks the work of a history.
+// Break injects the bug into the work of a history. FindBugs injects what Scripts has.
 func (b Bug[Work]) Break(work Work) {
 	if b.Work != nil {
 		b.Work(work)

@@ -16,7 +16,7 @@ import (
 const (
 	masters         = 3
 	slots           = 16384
-	clusterDeadline = 10 * time.Second
+	clusterDeadline = 10 * time.Second // for starting a cluster
 	clusterSettings = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
 )
 

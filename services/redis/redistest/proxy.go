@@ -12,14 +12,14 @@ import (
 // goroutine and take effect with the next piece of data.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	target   string // the address of the server
 	work     sync.WaitGroup
 
 	// mu guards the faults and the links. The fate of each piece of data is decided while mu is held.
 	mu          sync.Mutex
 	links       map[*link]struct{}
 	delay       time.Duration
-	dropReplies int
+	dropReplies int // how many pieces of answers are still to be lost
 	blackHole   bool
 	hold        *hold // of the next reply; nil: none is held
 	closed      bool

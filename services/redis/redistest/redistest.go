@@ -29,9 +29,9 @@ import (
 const (
 	program       = "redis-server"
 	folderPrefix  = "redistest-"
-	startDeadline = 10 * time.Second
-	poll          = 5 * time.Millisecond
-	startAttempts = 20
+	startDeadline = 10 * time.Second     // for the first answer of a server
+	poll          = 5 * time.Millisecond // the pause between two attempts to reach it
+	startAttempts = 20                   // ports to try
 	// Ports and cluster bus ports (10,000 above) are below the range from which the system assigns ports.
 	firstPort = 10_000
 	portRange = 12_000
@@ -59,9 +59,9 @@ type Server struct {
 	folder   string
 	port     int
 	settings string // beyond the settings of every server
-	sentinel bool
+	sentinel bool   // not a data server
 	command  *exec.Cmd
-	output   *os.File
+	output   *os.File // the file of what the server prints
 }
 
 // NewServer starts an empty server for this test.

@@ -150,6 +150,7 @@ func TestAClusterServesEverySlotAndComesBackEmpty(t *testing.T) {
 	}
 }
 
+// clusterClient makes a client of a cluster.
 func clusterClient(t *testing.T, url string) *redis.ClusterClient {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(url, "redis+cluster://"), ","), Protocol: 2})

@@ -149,7 +149,7 @@ func contains(info *redis.StringCmd, want string) error {
 	return err
 }
 
-// await repeats a check until it succeeds; what describes the failure.
+// await repeats a check until it succeeds; what names the condition in the failure.
 func await(tb testing.TB, what string, s *Server, check func(context.Context, *redis.Client) error) {
 	tb.Helper()
 	deadline := time.Now().Add(sentinelDeadline)

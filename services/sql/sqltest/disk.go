@@ -85,7 +85,7 @@ func FillDisk(tb testing.TB, folder string, free int64) (release func()) {
 	}
 }
 
-// zeros is an endless reader.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(into []byte) (int, error) {

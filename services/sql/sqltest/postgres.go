@@ -27,10 +27,10 @@ type Server struct {
 	bin     string              // the folder of PostgreSQL's programs
 	dir     string              // the data and the socket
 	account *syscall.Credential // nil: the test's own
-	keeper  *exec.Cmd
-	leash   *os.File // while it is open the keeper waits
-	made    atomic.Int64
-	idle    chan *pgx.Conn // at most one connection for the next admin statement
+	keeper  *exec.Cmd           // runs keeperScript
+	leash   *os.File            // while it is open the keeper waits
+	made    atomic.Int64        // the number of databases that copyOf has made
+	idle    chan *pgx.Conn      // at most one connection for the next admin statement
 }
 
 // keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary has

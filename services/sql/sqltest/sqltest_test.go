@@ -20,6 +20,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// childEnv is set in a child process: the binary that a test kills.
 const childEnv = "SQLTEST_CHILD"
 
 func TestMain(m *testing.M) {

@@ -95,7 +95,7 @@ func (s snapshot) fault() error {
 	if count > services.Retention || s.ft > s.seen.String() {
 		want += "+"
 	}
-	// While the view is being built, and until the next write, the count is still the count of the earlier list.
+	// While the view is being built (st is 0), fc is still the count of an earlier list.
 	if s.st == "1" && s.fc != want {
 		return fmt.Errorf("fc is %s and the list has %s", s.fc, want)
 	}

@@ -50,6 +50,7 @@ var (
 	rebuildMerge = clienttest.Script("rebuild_merge")
 )
 
+// stampCheck is the line of the scripts that refuses facts from before the last removal.
 const stampCheck = "if tonumber(ARGV[1]) <= d.rm then return { 3 } end\n"
 
 // injectedBugs are the bugs that the histories must find, each by itself: each omits one rule of the protocol.

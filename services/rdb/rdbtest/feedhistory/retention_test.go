@@ -22,6 +22,7 @@ type longFeed struct {
 	loud    bool // one author writes nearly all posts
 }
 
+// newLongFeed makes a reader who follows three authors.
 func newLongFeed(t *testing.T, client *rdb.Projections, seed uint64) *longFeed {
 	f := &longFeed{World: newWorld(t.Context(), client, seed, services.UserID(10*seed+1))}
 	f.reader, f.Users = f.Users[0], f.Users[:1]
@@ -33,6 +34,7 @@ func newLongFeed(t *testing.T, client *rdb.Projections, seed uint64) *longFeed {
 	return f
 }
 
+// push pushes posts into the reader's inbox, by the follows of this moment.
 func (f *longFeed) push(ids ...services.PostID) error {
 	stamp, err := f.Client.StampOf(f.Ctx, f.reader)
 	if err != nil {
@@ -120,6 +122,7 @@ func (f *longFeed) longRebuild(refill bool) error {
 	return err
 }
 
+// unfollowOrFollow ends a follow or begins one. Sometimes it does both at once.
 func (f *longFeed) unfollowOrFollow() error {
 	pair := edge{f.reader, f.authors[f.Random.IntN(3)]}
 	if _, follows := f.edges[pair]; !follows {
@@ -128,7 +131,7 @@ func (f *longFeed) unfollowOrFollow() error {
 		return f.reconcile(func() {}, f.reader, pair.author)
 	}
 	if f.Random.IntN(3) == 0 {
-		// Both jobs are queued before either is applied.
+		// Both changes of the fact come before either job runs: a job reads only the newer follow.
 		f.edges[pair] = f.NextID()
 		f.Say("unfollows and follows %d", pair.author)
 		return f.reconcile(func() {}, f.reader, pair.author)
@@ -142,6 +145,7 @@ func (f *longFeed) unfollowOrFollow() error {
 	return err
 }
 
+// deleteSome deletes posts and removes them from the inbox.
 func (f *longFeed) deleteSome() error {
 	for range f.Random.IntN(12) {
 		id, ok := f.anyPost()
@@ -161,6 +165,7 @@ func (f *longFeed) deleteSome() error {
 	return nil
 }
 
+// markSeen moves the reader's seen position.
 func (f *longFeed) markSeen() error {
 	if id, ok := f.anyPost(); ok && id > f.seen[f.reader] {
 		f.seen[f.reader] = id
@@ -169,6 +174,7 @@ func (f *longFeed) markSeen() error {
 	return f.projectSeen(func() {}, f.reader)
 }
 
+// event runs one random event.
 func (f *longFeed) event() error {
 	switch dice := f.Random.IntN(20); {
 	case dice < 6:
@@ -231,6 +237,7 @@ func (f *longFeed) check() error {
 	return nil
 }
 
+// firstDifference says where two feeds begin to differ.
 func firstDifference(got, want []services.FeedEntry) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
@@ -240,6 +247,7 @@ func firstDifference(got, want []services.FeedEntry) string {
 	return "one ends before the other"
 }
 
+// run runs a number of events, with a check after each.
 func (f *longFeed) run(events int) (err error) {
 	defer func() {
 		if err != nil {

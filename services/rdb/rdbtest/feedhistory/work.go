@@ -45,8 +45,7 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 		return err
 	}
 	pause()
-	// Reading the post, reading the follows and writing are three steps in the program too. The copy of the post is as old as
-	// its read.
+	// Reading the post, reading the follows and writing are three steps in the program too. post is a copy, so it stays as it was read.
 	post := *w.posts[id]
 	if post.Deleted && !remove {
 		return nil
@@ -128,7 +127,7 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 				return err
 			}
 			pause()
-			// A follow that was made meanwhile may have been merged before the removal.
+			// A follow that was made meanwhile may have been merged before the removal, and lost by it: so both are read again.
 			if _, again := w.edges[edge{reader, author}]; again && w.Rereads {
 				continue
 			}
@@ -214,7 +213,7 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 	return fmt.Errorf("rebuild of %d: refused %d times", user, Rounds)
 }
 
-// projectSeen writes the position of the facts, as it was when the job read it.
+// projectSeen writes a user's seen position into Redis, as the facts had it when the job began.
 func (w *World) projectSeen(pause func(), user services.UserID) error {
 	seen := w.seen[user]
 	pause()

@@ -12,7 +12,7 @@ type worker struct {
 	do      func(pause func()) error // may run again from its beginning
 	next    func() (error, bool)     // nil until it starts, and after it died
 	stop    func()                   // nil if next is
-	stalled bool
+	stalled bool                     // it continues only now and then, see World.work
 }
 
 // errDead unwinds the job of a worker that dies.

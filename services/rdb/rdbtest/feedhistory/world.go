@@ -1,5 +1,5 @@
-// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that this
-// causes stops and repeats wherever it can, and in the end the views equal the facts. Features add the data that they keep
+// Package feedhistory runs histories of users' views. A few people publish, follow and read, and their keys in Redis get lost. The work
+// that this causes stops and repeats wherever it can. In the end the views must equal the facts. Features add the data that they keep
 // beside the inbox.
 //
 // A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a worker
@@ -32,16 +32,16 @@ type World struct {
 	// Values that are drawn once for a history: see mix and newWorld.
 	deck    []int  // event kinds to draw from
 	pair    bool   // every event concerns the same two people
-	losable [2]int // range of a user's keys that may be lost: the document, the inbox, both
-	stalls  int    // one in this many pauses is long
+	losable [2]int // which keys of a user may be lost, as the range [from, to) of the document and the inbox
+	stalls  int    // one in this many steps of a worker is followed by a long pause
 
 	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
 	posts map[services.PostID]*services.Post
-	edges map[edge]services.PostID // the time of the follow
-	seen  map[services.UserID]services.PostID
-	pulls map[services.UserID]bool // authors named in their followers' documents
-	last  services.PostID          // greatest ID that was assigned
-	held  []services.PostID        // IDs assigned to transactions that have not committed
+	edges map[edge]services.PostID            // the time of the follow
+	seen  map[services.UserID]services.PostID // up to which post each user has seen the feed
+	pulls map[services.UserID]bool            // authors named in their followers' documents
+	last  services.PostID                     // greatest ID that was assigned
+	held  []services.PostID                   // IDs assigned to transactions that have not committed
 
 	// queue has the jobs that have not ended. Their order does not matter: any of them may run next.
 	queue []*worker
@@ -60,7 +60,7 @@ type World struct {
 type edge struct{ reader, author services.UserID }
 
 const (
-	people = 3
+	people = 3 // in one history
 	// Chunk is the number of followers in a chunk: two, so that three people make two chunks.
 	Chunk = 2
 	// Rounds is how often work that was refused is tried before the history fails.
@@ -102,7 +102,7 @@ func (w *World) run(steps int) (err error) {
 			return err
 		}
 	}
-	// Without trouble each worker ends after some turns.
+	// Without trouble no worker dies and no job is taken twice, so each worker ends after some turns.
 	for len(w.queue) > 0 {
 		if err := w.work(false); err != nil {
 			return err
@@ -250,7 +250,7 @@ func (w *World) lose(user services.UserID) error {
 
 // visit is a read by the user. It rebuilds a missing view, and now and then a whole one.
 func (w *World) visit(user services.UserID) error {
-	// ready reports whether the document and the inbox of a user are both there: neither is missing or being built.
+	// The view is ready if the document and the inbox are both there: neither is missing or being built.
 	ready, err := w.ready(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
 		return err
@@ -260,7 +260,7 @@ func (w *World) visit(user services.UserID) error {
 	return nil
 }
 
-// ready reports whether a reader finds a whole view.
+// ready reports whether a reader would find the user's document and inbox, both complete.
 func (w *World) ready(user services.UserID) (bool, error) {
 	documents, err := w.Client.Documents(w.Ctx, []services.UserID{user})
 	if err != nil {
