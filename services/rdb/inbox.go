@@ -69,8 +69,8 @@ type Merge struct {
 	Hosts  []services.FollowedAuthor
 	// Entries are added, or get another flag.
 	Entries []services.FeedEntry
-	// Uncounted says that none of the author's posts counts, though some may have counted before. The result is then Short if
-	// posts of the author that still count may have been trimmed. It requires Fence.
+	// Uncounted says that no post of the author counts any more. Trimmed posts of the author may still be in the count: then the result
+	// is Short. It requires Fence.
 	Uncounted bool
 }
 
@@ -100,7 +100,7 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 }
 
 // DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the result
-// is Same; their inbox is fenced too.
+// is Same, unless a node may have counted the post in SQL. Their inbox is fenced in any case.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
 	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.

@@ -19,7 +19,7 @@ type layout struct {
 	// each field except plainFields and the dots.
 	types, dots []string
 	hosts       *services.HostCategories // the categories of the host application
-	expiry      services.SourceExpiry    // of which sources items leave the counts by age
+	expiry      services.SourceExpiry    // the sources whose items leave the counts by age
 	plain       int                      // the number of fields before the versioned ones
 	// fields are the names, in the order of reading.
 	fields        []string
@@ -27,7 +27,7 @@ type layout struct {
 	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
 	check         *redis.Fields // the read of checkedFields and the fields that follow them
 	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
-	paired        []bool        // of fields: whether it exists exactly if the field before it does
+	paired        []bool        // of fields: whether it is absent until the field before it has a version
 	optional      []bool        // of fields: whether it may be absent
 }
 
@@ -260,7 +260,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	return d
 }
 
-// registers reads the fixed versioned fields, in the order of newLayout.
+// registers reads the versioned fields except the dots, in the order of newLayout.
 func (p *parser) registers(l *layout, d *Document) {
 	var version, a string
 	p.registered(&d.Registered)

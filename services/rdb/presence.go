@@ -48,7 +48,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	})
 }
 
-// CountOnline counts the users who have an open subscription on any node, or had one within the last lease.
+// CountOnline counts the users who have an open subscription on any node, or whose lease has not ended since they left.
 func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
@@ -69,7 +69,8 @@ func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
-// Online lists the users of one shard, of OnlineShards, who have an open subscription on any node or left within a lease.
+// Online lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not ended
+// since they left.
 func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID, error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
@@ -113,7 +114,8 @@ func (c *Projections) Watched(ctx context.Context, users []services.UserID) (wat
 	return watched, nil
 }
 
-// OnlineOf returns which of some users have an open subscription on any node or left within a lease. It is one round trip.
+// OnlineOf returns which of some users have an open subscription on any node, or a lease that has not ended since they left. It is one
+// round trip.
 func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
 	byShard := map[int][]services.UserID{}
 	for _, user := range users {

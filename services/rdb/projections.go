@@ -1,12 +1,12 @@
-// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts
-// (lua/*.lua) for each.
+// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts (lua/*.lua) for
+// each.
 //
-// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys is one
-// round trip. All its data can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+// It guarantees that every user's view is written by scripts that may be repeated, and that a read of several keys is one round trip.
+// All its data can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
 //
-// A user's view is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in
-// conversations, and the lists of features. A key that is missing, broken or of another epoch never reads as an empty
-// one: the document then says that it is not ready, and its reader rebuilds it. The path of one change through a view:
+// A user's view is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in conversations, and the
+// lists of features. A key that is missing, broken or of another epoch never reads as an empty one: the document then says that it is
+// not ready, and its reader rebuilds it. The path of one change through a view:
 //
 //  1. The caller takes a stamp of Redis' clock (Now, StampOf), and only then reads the facts.
 //  2. One script for each user checks the stamp, changes the keys and raises the document's version n, all at once.
@@ -42,8 +42,8 @@ type Projections struct {
 type Shape struct {
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string
-	// Expiry selects the sources of whose unread items documents keep the age. Documents of a node with other settings count as
-	// missing: all nodes need the same settings.
+	// Expiry selects the sources whose unread items leave the counts by age: documents keep the ages of these items. Documents of a
+	// node with other settings count as missing, so all nodes need the same settings.
 	Expiry services.SourceExpiry
 }
 

@@ -102,8 +102,8 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
 			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
 		}
-		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short if a
-		// refill is due, which is ignored here: a rebuild is a refill.
+		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short for
+		// another reason: a refill is due.
 		if i < len(parts) && rebuilt.Short {
 			rebuilt.Clamped++
 		}

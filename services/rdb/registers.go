@@ -36,6 +36,7 @@ type Registers struct {
 	Fields []Register
 }
 
+// These are the names of the fixed versioned fields, see Register.
 const (
 	announcementField = "A"
 	segmentField      = "G"
@@ -88,7 +89,8 @@ func (p *parser) registered(r *Registered) {
 	r.Modes = p.modes()
 }
 
-// countsField and newestField name the two fields of a category: a prefix and the category's first letter. Every document has both.
+// countsField and newestField name the two fields of a category: a prefix and the category's first letter. Every document has the
+// counts. The newest position is absent until their first version.
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
 func newestField(category services.Category) string { return newestPrefix + string(category[:1]) }
 

@@ -29,7 +29,7 @@ const (
 type Snapshot struct {
 	Wholeness Wholeness
 	Document  Document
-	Fields    map[string]string    // the document's fields as stored: versioned fields, and fields that only scripts read
+	Fields    map[string]string    // all fields of the document, as stored
 	Entries   []services.FeedEntry // of the inbox, newest first
 	Strays    int                  // members of the inbox that are no entries
 	Floor     services.PostID      // the newest entry ever trimmed from the inbox

@@ -16,11 +16,11 @@ import (
 // does not end the call: it ends after the read timeout at the latest, on the embedded Redis after twice that.
 func (c *Client) Shared() redis.Cmdable { return c.shared }
 
-// newShared makes the client of Shared. The library's automatic pipeline runs its batches in a context of its own, which
-// neither counts for the caller nor ends with the caller; a hook on a client that never dials sees each call first. Only one
-// batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both waits, and calls that wait
-// behind a batch that timed out fail at once. within is the time that a batch may take. Without a guard (nil: the embedded
-// Redis, or a cluster, whose nodes have their own) the calls are queued whatever the server does.
+// newShared makes the client of Shared. The library's automatic pipeline runs its batches in a context of its own, which neither counts
+// round trips for the caller nor ends with the caller. So each call first goes through a hook, on a client that never dials. Only one
+// batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both waits, and calls that wait behind a
+// batch that timed out fail at once. within is the time that a batch may take. Without a guard (nil: the embedded Redis, or a cluster,
+// whose nodes have their own) the calls are queued whatever the server does.
 func newShared(client redis.UniversalClient, readers *guard, within time.Duration) (*redis.Client, error) {
 	batches, err := client.AutoPipeline()
 	if err != nil {

@@ -26,7 +26,7 @@ type guard struct {
 	now    func() time.Time // monotonic: the machine's clock and not the node's
 
 	mu      sync.Mutex
-	tripped bool // no read has been answered since the last time-out
+	tripped bool // a read timed out, and no probe was answered since
 	// probing: one read is probing the server, and all others are refused until it ends.
 	probing bool
 	until   time.Time // the end of the pause

@@ -182,8 +182,8 @@ func (c *Client) runLogHints(ctx context.Context) {
 }
 
 // HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must pass on their input
-// without waiting: until a function returns, nothing more is received, and a publisher in this process waits for it. After 3
-// seconds the connection counts as dead and Resync is called.
+// without waiting: until a function returns, nothing more is received, and a publisher in this process waits for it. If it takes more
+// than 3 seconds, the connection counts as dead: another is made, and Resync is called.
 type HintReceiver struct {
 	Documents func(hints []Hint, cause trace.Cause) // documents of users have changed
 	Log       func()                                // another node has appended to the changelog

@@ -36,8 +36,8 @@ const (
 	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
-// privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run,
-// and nothing on disk. On Linux it dies with the process, however the process ends; elsewhere it ends with Close.
+// privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run, and
+// without data on disk. On Linux it dies with the process, however the process ends; elsewhere it ends with Close.
 type privateServer struct {
 	program  string
 	folder   string

@@ -50,7 +50,7 @@ type Config struct {
 // function that brings the blocker's own views up to date after the commit; nil for none.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
-// Service reads users, and makes their commands, which the caller commits. It is safe for concurrent use.
+// Service reads and creates users, and makes their commands, which the caller commits. It is safe for concurrent use.
 type Service struct {
 	store         *sql.DB
 	people        *people.Memory

@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// dialect is one of the two engines. All differences between their statements are in this file.
+// dialect is one of the two engines. Nearly all differences between their statements are in this file.
 type dialect int
 
 // The engines. A statement has a text for each.
@@ -26,13 +26,13 @@ const (
 // String is the name of an engine in settings and logs.
 func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}[d] }
 
-// Statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for
-// parameters and these phrases where the engines differ:
+// Statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for parameters and these
+// phrases where the engines differ:
 //
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
 //	{rows $1 NAME TYPE, NAME TYPE}  a table made of one parameter of the type rows
 //	{for update} {for share} {for key share} {skip locked}
-//	{each post p} CONDITION {end}   for each row before it, joins the posts that meet the condition; the engine keeps this order
+//	{each post p} CONDITION {end}   for each row of what stands before it, joins the posts that meet the condition; the engine keeps this order
 //	{database clock}                the time in microseconds by the database's clock, not by this node's
 //	{no wait for the disk}          the FROM and WHERE of a SELECT: PostgreSQL commits it without a wait, so a crash may lose it
 type Statement struct {

@@ -26,7 +26,7 @@ type step struct {
 	args       []any
 	answer     *answer // nil: not known yet
 	believed   bool    // the answer comes from the last pass
-	certain    bool    // the answer is an error that came after everything before the statement was settled, so the statement is not sent again
+	certain    bool    // the answer is an error and is final: all before the statement was settled, so it is not sent again
 }
 
 // same reports whether a function runs this statement again, with the same arguments.

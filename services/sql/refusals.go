@@ -20,7 +20,7 @@ import (
 
 // probeTime is longer than a caller would wait, because a disk that has just got free space may be slow.
 const (
-	watchEvery = time.Second
+	watchEvery = time.Second // between two test writes
 	probeTime  = 5 * time.Second
 )
 

@@ -38,7 +38,7 @@ import (
 type Config struct {
 	URL      string         // sqlite:FILE, or postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Node     string         // PostgreSQL: this node's name among those that share the database; "" is none
-	MaxConns int            // PostgreSQL: connections at most; 0 is 16
+	MaxConns int            // PostgreSQL: connections at most, beside one for heartbeats; 0 is 16
 	Clock    services.Clock // nil is the machine's clock
 	Log      *slog.Logger   // nil is none
 
@@ -111,7 +111,7 @@ func (s *DB) open(ctx context.Context, cfg Config) error {
 	}
 }
 
-// Close waits for the writes that have begun, refuses further ones, and closes the database. Reads that still run fail. Closing
+// Close waits for the writes that have begun, refuses further ones, and closes the database. Reads that begin after that fail. Closing
 // again does nothing.
 func (s *DB) Close() error {
 	s.mu.Lock()

@@ -64,7 +64,8 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return openFault(path, err)
 	}
-	// There are twice as many readers as processors, so that readers that wait for the disk do not delay reads of pages in memory.
+	// There are twice as many readers as processors, at least four, so that readers that wait for the disk do not delay reads of pages
+	// in memory.
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)

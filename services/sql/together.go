@@ -36,9 +36,9 @@ import (
 // If the functions repeat all statements of the last pass and only add further ones behind them, nothing is rolled back, and the next pass
 // sends only what was added. So a single function takes a round trip for each answer that it waits for.
 
-// maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
-// statement. The rows that it locks stay locked, so that other transactions that keep changing the same rows cannot delay the
-// batch forever. After maxAlone such functions the rest of the batch runs statement by statement.
+// After maxPasses passes in which no further function became final, the next function runs alone, statement by statement. The rows that
+// it locks stay locked, so that other transactions that keep changing the same rows cannot delay the batch forever. After maxAlone such
+// functions the rest of the batch runs statement by statement.
 const (
 	maxPasses = 16
 	maxAlone  = 4

@@ -46,7 +46,7 @@ func (c *ManualClock) Now() time.Time {
 	return c.now
 }
 
-// Move advances the clock.
+// Move moves the clock forward, or back if by is negative.
 func (c *ManualClock) Move(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,7 @@ func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder st
 	return s.url("small"), mount
 }
 
-// FillDisk fills the file system of a folder, except for some bytes, until release or the test's end.
+// FillDisk fills the file system of a folder with a file, except for some bytes, until release removes the file.
 func FillDisk(tb testing.TB, folder string, free int64) (release func()) {
 	tb.Helper()
 	path := filepath.Join(folder, "filler")

@@ -18,7 +18,7 @@ type snapshot struct {
 	st, n, fc  string
 	seen       services.PostID
 	entries    []services.FeedEntry // oldest first
-	floor      string
+	floor      string               // the first member
 	ft         string
 	unreadable string // a member that is not an entry
 	pulled     []services.FollowedAuthor

@@ -2,10 +2,10 @@
 // that this causes stops and repeats wherever it can. In the end the views must equal the facts. Features add the data that they keep
 // beside the inbox.
 //
-// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a worker
-// continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after each step, for states
-// that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints the trace. Running the
-// history of the same number repeats the failure.
+// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One kind of event lets a worker
+// continue, to its end or until it stalls at a pause: then anything else may happen. Check looks at every view after each step, for
+// states that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints the trace. Running
+// the history of the same number repeats the failure.
 package feedhistory
 
 import (
@@ -61,7 +61,7 @@ type edge struct{ reader, author services.UserID }
 
 const (
 	people = 3 // in one history
-	// Chunk is the number of followers in a chunk: two, so that three people make two chunks.
+	// Chunk is the greatest number of followers in a chunk.
 	Chunk = 2
 	// Rounds is how often work that was refused is tried before the history fails.
 	Rounds = 20
