@@ -21,6 +21,7 @@ type talk struct {
 	rows     map[services.UserID]*services.Membership // the state of each member; snapshot adds what all members share
 }
 
+// talkMessage is one message, and the user whom it mentions; 0: nobody.
 type talkMessage struct {
 	author, mentions services.UserID
 	recalled         bool
@@ -93,7 +94,7 @@ func (w *talks) queueStates(id services.ConversationID, users ...services.UserID
 	}
 }
 
-// rebuild marks the document as being built, then reads the facts, then merges them. Anything may happen between the three.
+// rebuild begins a rebuild of the user's document, then reads the facts, then merges them. Anything may happen between the three.
 func (w *talks) rebuild(user services.UserID) error {
 	mark := func() (redis.Stamp, error) {
 		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, RebuildMode{Visit: true})

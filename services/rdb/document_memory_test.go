@@ -29,7 +29,7 @@ func (v view) kept(what string, trips int) Document {
 	return documents[0]
 }
 
-// Each script that changes the content of a document gives it a new version, so that no reader gets an outdated kept
+// Each script of the feed that changes the content of a document gives it a new version, so that no reader gets an outdated kept
 // document. Fields that change without a new version are read each time.
 func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 	eachView(t, func(v view) {

@@ -139,8 +139,8 @@ func FuzzParseCounts(f *testing.F) {
 }
 
 func TestEveryValueOfADocumentStaysShort(t *testing.T) {
-	// One value above 64 bytes makes a document four times as large. A user would need 10,000 new groups of notifications in
-	// one day for that.
+	// By Redis' default setting, one value above 64 bytes makes a document several times as large. A user would need 10,000 new groups
+	// of notifications in one day for that.
 	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.MaxPostID, Older: 99_999, Day: 99_999,
 		Days: [8]int{9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999}}
 	eachView(t, func(v view) {

@@ -189,7 +189,7 @@ func posts(first, last services.PostID, make func(services.PostID) services.Feed
 	return entries
 }
 
-// everyWrite are the scripts that change existing keys, each with arguments that would change something.
+// everyWrite are the scripts of the feed that change existing keys, each with arguments that would change something.
 func (v view) everyWrite() map[string]func(redis.Stamp) redis.Result {
 	return map[string]func(redis.Stamp) redis.Result{
 		"add":    func(stamp redis.Stamp) redis.Result { return v.add(stamp, counted(50)) },

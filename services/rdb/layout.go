@@ -337,8 +337,8 @@ func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	return list
 }
 
-// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and older is
-// the count of all earlier days. It stays under 64 bytes, the limit of compact hashes.
+// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and older is the
+// count of all earlier days. It stays under 64 bytes, the limit of compact hashes by Redis' default setting.
 func countsText(counts services.CategoryCounts) string {
 	text := make([]byte, 0, 64)
 	text = strconv.AppendUint(text, counts.Version, 10)

@@ -76,8 +76,8 @@ func (v view) watched(users ...services.UserID) (watched []services.UserID) {
 	return watched
 }
 
-// A user stops being watched at once when they leave the last node, or when the lease of a node that died has ended. The online
-// users, whom fan-out serves first, still include users who left within a lease.
+// A user stops being watched at once when they leave the last node, or when the lease of a node that died has ended. The online users,
+// whom fan-out serves first, still include users whose lease has not ended since they left.
 func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// acts are all operations on a reader's view.
+// acts are operations of every kind on a reader's view.
 func (v view) acts() map[string]func(context.Context) error {
 	both := []services.UserID{other, reader}
 	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}

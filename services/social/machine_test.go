@@ -62,8 +62,8 @@ func drawCouple[V any](c *crowd, standing map[couple]V) couple {
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// does commits a command, and checks that it changes something exactly if changes is set. Now and then the AfterCommit is lost,
-// and the jobs do all of the work.
+// does commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
+// lost, and the jobs do all of the work.
 func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)

@@ -32,7 +32,7 @@ func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
 //	{rows $1 NAME TYPE, NAME TYPE}  a table made of one parameter of the type rows
 //	{for update} {for share} {for key share} {skip locked}
-//	{each post p} CONDITION {end}   for each row of what stands before it, joins the posts that meet the condition; the engine keeps this order
+//	{each post p} CONDITION {end}   joins to each row so far the posts that meet the condition; the engine keeps this order
 //	{database clock}                the time in microseconds by the database's clock, not by this node's
 //	{no wait for the disk}          the FROM and WHERE of a SELECT: PostgreSQL commits it without a wait, so a crash may lose it
 type Statement struct {

@@ -188,7 +188,7 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 	return nil
 }
 
-// rebuild marks the document, reads the facts and merges them, in this order.
+// rebuild begins a rebuild, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 	for range Rounds {
 		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill})
