@@ -56,10 +56,10 @@ func CheckURL(field, text string) error {
 }
 
 const (
-	escapeLength  = 6
-	highBegin     = 0xd800
-	lowSurrogates = 0xdc00
-	lowEnd        = 0xdfff
+	escapeLength  = 6      // of \uXXXX
+	highBegin     = 0xd800 // the first high half of a character
+	lowSurrogates = 0xdc00 // the first low half
+	lowEnd        = 0xdfff // the last low half
 )
 
 // surrogate is the value of the escaped half of a character with which a text begins; 0 if the text begins with anything else.

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// AnyGen is the generation of a mark made without the token of a list: such a mark applies to every item.
+// AnyGen is above every generation, a number that rises when a user makes items unread again. It is the generation of a mark as read
+// without a list's token: such a mark applies to every item.
 const AnyGen = uint64(1<<63 - 1)
 
-// ReadToken prints the generation of a list: a mark with the token skips items that were marked unread since.
+// ReadToken prints the generation at which a list was read. A mark as read with this token skips items that were marked unread since.
 func ReadToken(generation uint64) string { return "g" + strconv.FormatUint(generation, 10) }
 
 // ParseReadToken parses the output of ReadToken; "" is AnyGen.
@@ -25,7 +26,7 @@ func ParseReadToken(text string) (generation uint64, err error) {
 	return generation, nil
 }
 
-// UpToText formats a position for marks of notifications up to it.
+// UpToText is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
 func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
 
 // upToType is not a type of objects: it names a position in a list.

@@ -12,7 +12,7 @@ import (
 )
 
 // This file has the round trips of a batch to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that
-// functions wait for, or one function statement by statement. The meaning of the answers for the functions is in together.go and
+// functions wait for, or one function statement by statement. What the answers mean for the functions is in together.go and
 // player.go.
 
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes. Two batches that share
@@ -22,14 +22,16 @@ const (
 	longBatches = "7305534180022318195" // the key of their lock; the locks of limits have keys of two numbers
 )
 
-// undoLastPass lists the statements that roll back the last pass, except for the final functions, or that begin the transaction.
+// undoLastPass lists the statements to send before a pass. They roll back the last pass, but not the functions that are final. If the
+// transaction has not begun yet, they begin it.
 func (t *together) undoLastPass() []string {
 	switch {
 	case !t.begun && len(t.fns) > longBatch:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
-	// The savepoint of the last pass hides the savepoint of the base, and must be released before a rollback to the base.
+	// The last pass made a savepoint of its own. It hides the older savepoint of that name, which comes before the function at base.
+	// So it is released first, and then the transaction is rolled back to the older one.
 	case t.placed:
 		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
 	}
@@ -46,10 +48,11 @@ const (
 
 // roundTrip is the statements of one round trip. Each is a step of a function, or a statement of the batch itself, whose step is nil.
 type roundTrip struct {
-	batch pgx.Batch
-	asked []*step
+	batch pgx.Batch // the statements
+	asked []*step   // of each statement in batch, in order
 }
 
+// queue adds a statement of a step, or of the batch itself: then of is nil.
 func (r *roundTrip) queue(of *step, text string, args ...any) {
 	r.batch.Queue(text, args...)
 	r.asked = append(r.asked, of)

@@ -10,7 +10,7 @@ import (
 // one user would take twice the time: PostgreSQL plans such a statement anew on each call, and SQLite makes a table of the list.
 type UserStatement struct{ one, several Statement }
 
-// user is the phrase {user COLUMN}: the column is among the users, which are the parameter $1.
+// user matches the phrase {user COLUMN} in a statement's text: the column is one of the users, who are the parameter $1.
 var user = regexp.MustCompile(`\{user ([a-z_.]+)\}`)
 
 // NewUserStatement declares both statements, each under its name.

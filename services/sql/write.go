@@ -18,12 +18,13 @@ type Tx struct {
 	// later, so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
-	// dated is the ID of the moment at which the event of this function happened, see Date; 0: it happens now.
+	// dated is set while a function applies an event of the past: it is the ID of the moment at which that event happened, see Date.
+	// 0: the event happens now.
 	dated     services.PostID
 	newID     func(next func() services.PostID) services.PostID // nil: each is a new one
 	readClock func(read func() time.Time) time.Time             // nil: each is read anew
 	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
-	kept      []kept                                            // values for its ends
+	kept      []kept                                            // the values that Keep kept for the end of the transaction
 	// signal says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
 	// rolled back: an extra signal does no harm.
 	signal bool
@@ -183,7 +184,7 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 	if err := s.call(func(tx *Tx) error { return tx.runEnds(ctx) }, tx); err != nil {
 		return end(err)
 	}
-	// After a lost connection it is unknown whether the transaction was committed. UNAVAILABLE does not say either.
+	// After a lost connection it is unknown whether the transaction was committed. The error is UNAVAILABLE, which claims neither.
 	err = dbTx.Commit()
 	if err == nil && tx.signal {
 		s.callOnSignal()

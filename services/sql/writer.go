@@ -41,12 +41,12 @@ const (
 // runs its functions and commits them with those of the group. The caller and the writer both try to set its flag taken, and only
 // the first succeeds. So the functions either run while the caller waits, or never run.
 type writer struct {
-	store *DB
+	store *DB // whose writer it is
 	db    *sql.DB
-	turn  sync.Mutex // held while conn is used: by a group, or by the emptying of the log
-	conn  *preparedConn
-	short chan *request
-	long  chan *request
+	turn  sync.Mutex    // held while conn is used: by a group, or by the emptying of the log
+	conn  *preparedConn // the only connection that writes
+	short chan *request // the queue of short requests
+	long  chan *request // the queue of long requests
 	// done is closed when the writer has ended. Only close waits for it.
 	done chan struct{}
 }
@@ -56,8 +56,8 @@ type request struct {
 	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see timely.
 	ctx   context.Context
 	fns   []func(*Tx) error
-	size  int // how much of groupSize it takes: the number of its functions, or more
-	errs  []error
+	size  int           // how much of groupSize it takes: the number of its functions, or more
+	errs  []error       // of each function
 	taken atomic.Bool   // by the writer, or by its own caller, who has given up
 	done  chan struct{} // closed when errs is final
 	over  bool          // done is closed; used by the writer only
@@ -307,8 +307,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
-		// Each caller has a Tx of its own: the caller's functions have rising times, and the ends see only the values of these
-		// functions.
+		// Each caller has a Tx of its own: the times of the caller's functions rise, and an End (see NewEnd) gets only the values that
+		// these functions kept.
 		tx := w.store.newTx(len(r.fns), w.conn)
 		// errs is made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
@@ -325,7 +325,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		// The ends run without a deadline: they belong to all functions of the request.
+		// The request's Ends (see NewEnd) run without a deadline: they do work for all of its functions.
 		ends := func(tx *Tx) error { return tx.runEnds(context.WithoutCancel(r.ctx)) }
 		if err := w.store.call(ends, tx); err != nil {
 			fail(err)
@@ -344,8 +344,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	return false
 }
 
-// gaveUp is the reason why SQLite dropped a whole transaction. The function's own error names the reason: later statements only
-// find that there is no transaction any more.
+// gaveUp returns why SQLite dropped a whole transaction. failed, the error of a function, names the reason if it is UNAVAILABLE. err is
+// the error of a later statement, and says only that there is no transaction any more.
 func gaveUp(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed

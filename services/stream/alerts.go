@@ -33,7 +33,7 @@ func (s State) fallen(before State) (parts []Part) {
 }
 
 // stillUnread are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or fell and
-// has only older items. Then the part's earlier alert counts again, for readers who did not get that one. left has the newest items of
+// has only older items. Then the part's earlier alert counts again, for readers who have not got it yet. left has the newest items of
 // the parts that fell.
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
@@ -49,7 +49,7 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
 				continue
 			} else if older {
-				// A reader who has had that alert is not alerted of the older item again.
+				// The older item has the version of the earlier alert. So a reader who got that alert is not alerted again.
 				newest.Seq = alert.Earlier
 				alert = newest
 			}
@@ -71,7 +71,7 @@ func (s State) NewestOf(chosen func(source services.Source, part string) bool, a
 	return newest
 }
 
-// Alert is NewestOf all parts.
+// Alert is NewestOf with all parts chosen.
 func (s State) Alert(after uint64) *Cause {
 	return s.NewestOf(func(services.Source, string) bool { return true }, after)
 }
@@ -121,7 +121,8 @@ func (s *Service) explain(ctx context.Context, user services.UserID, badges *ser
 		if fell[name] {
 			found.left[name] = cause
 		}
-		// Older items raised the count without being news: an import, the end of a mute, a follow mode in which more counts.
+		// An item of a part that only fell is no news. Neither is an old item that raised the count: by an import, by the end of a
+		// mute, or by a follow mode in which more counts.
 		if !rose[name] && (!shifted[name] || item.Loose) || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}

@@ -23,12 +23,12 @@ const (
 // again.
 type compared struct {
 	dueUser
-	before Change // its Seq is 0 without one
-	state  State
-	items  items // the items that explain the difference
-	differ bool
+	before Change    // its Seq is 0 without one
+	state  State     // the badges now
+	items  items     // the items that explain the difference
+	differ bool      // a change is to be written
 	next   time.Time // when time alone changes the badges
-	failed error
+	failed error     // why the user could not be compared
 }
 
 // compareDue compares the badges of due users with their last changes, and writes those that differ. It returns how many users it
@@ -55,8 +55,8 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	return len(due), nil
 }
 
-// compare reads the badges of due users after their marks were read: users who are marked later are compared again. An error
-// means that no user's badges can be read, and nothing is written.
+// compare compares the badges of due users with their last changes. It reads the badges after the caller has read the marks: a user
+// who is marked later is compared again. An error means that nobody's badges can be read, and nothing is written.
 func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error) {
 	users := make([]services.UserID, len(due))
 	for i, one := range due {
@@ -89,7 +89,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
-		// Compute both faces now: an earlier version of the program may have stored the face, in another form.
+		// Both faces are computed now: an earlier version of the program may have computed the stored face in another way.
 		one.differ = one.state.face() != one.before.State.face()
 		// A user without a change so far, and with nothing to show, needs no change.
 		if one.before.Seq == 0 && one.state.empty() {
@@ -119,8 +119,8 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	return found, nil
 }
 
-// peek reads the badges of users. A panic does not say whose badges are at fault, so the halves are then read apart, down to that user
-// alone, who gets the panic as an error. The others get their badges.
+// peek reads the badges of users. A panic does not say whose badges are at fault. So after a panic peek reads each half of the list
+// apart, and so on, down to one user, who gets the panic as an error. The others get their badges.
 func (s *Service) peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs, err := s.tryPeek(ctx, users)
 	if err == nil {
@@ -136,7 +136,7 @@ func (s *Service) peek(ctx context.Context, users []services.UserID) (badges []*
 	return append(badges, more...), append(errs, failed...)
 }
 
-// tryPeek is peek whose error is that of a panic.
+// tryPeek calls Config.Peek. err is a panic of that call.
 func (s *Service) tryPeek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error, err error) {
 	defer services.Recover(&err)
 	badges, errs = s.cfg.Peek(ctx, users)
@@ -150,7 +150,7 @@ type horizon struct {
 	people.Alerts
 }
 
-// of is the moment for one source.
+// of is the time from which on items of one source alert.
 func (h horizon) of(source services.Source) time.Time {
 	from := h.began
 	switch source {
@@ -213,7 +213,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
 			return err
 		}
-		// Users whose marks rose are still due: settle changes only marks that have not risen since they were read.
+		// Users who were marked again are still due, because settle left their marks alone. They become due after the interval.
 		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
 		return err
 	})

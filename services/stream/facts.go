@@ -32,7 +32,7 @@ var (
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
-	// Users who would be due sooner become due Config.Interval after this comparison.
+	// Users who would be due earlier become due at $2: Config.Interval after this comparison.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
 
@@ -79,8 +79,8 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, which must be sorted and distinct. A user who is due earlier keeps that time. Their order is the order of
-// locks, because several jobs mark users at the same time.
+// mark marks users, who must be sorted and distinct: rows are locked in their order, and several jobs mark users at the same time. A
+// user who is due earlier keeps that time.
 func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
 	for i, user := range users {
@@ -93,7 +93,7 @@ func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Tim
 // dueUser is a marked user, with the marks as they were read.
 type dueUser struct {
 	user  services.UserID
-	marks int64
+	marks int64 // rises with each mark of the user
 }
 
 // dueUsers lists users who are due, the longest due first.
@@ -139,7 +139,8 @@ func resign(ctx context.Context, db *sql.DB, token string) error {
 // errDeposed is the error of a writer whose lease another node has taken. It rolls the transaction back.
 var errDeposed = services.Errorf(services.Unavailable, "another node writes the change stream")
 
-// raise gives n positions, the last of which is head. The lock of the head's row is held until the transaction ends.
+// raise gives n positions, the last of which is head. If n is 0 it gives none, and the head may rise all the same. The lock of the
+// head's row is held until the transaction ends.
 func raise(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
 	found, err := tx.One(ctx, raiseHead, []any{token, tx.Now, n}, &head)
 	if err == nil && !found {
@@ -164,7 +165,7 @@ func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to place) error 
 	return err
 }
 
-// Head is the position of the last change ever written; began is when a node first became the writer, the zero time if none did.
+// Head is a position that no change written so far is behind. began is when a node first became the writer, the zero time if none did.
 func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
 	var us int64
 	_, err = s.db.One(ctx, readHead, nil, &head, &us)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// sooner divides Config.Lap: after a shared change a lap begins a twelfth of it after the last lap began, by default 5 s.
+	// sooner is a divisor: after a shared change a lap begins Config.Lap / sooner after the last lap began, by default 5 s.
 	sooner = 12
 	// rest is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
 	// of one processor.
@@ -24,12 +24,12 @@ type lap struct {
 	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
 	began   time.Time
 	ended   time.Time
-	worked  time.Duration // without the waits for an engine that did not answer
-	applied uint64        // Config.Applied when it began
-	after   services.UserID
+	worked  time.Duration   // without the waits for an engine that did not answer
+	applied uint64          // Config.Applied when it began
+	after   services.UserID // the last user visited
 }
 
-// begin asks for a lap now, and a second one once every node has learned that the stream is on.
+// begin asks for a lap now, and for a second one Config.Lap / sooner later, when every node has learned that the stream is on.
 func (l *lap) begin() { *l = lap{again: true} }
 
 // stepLap visits the next users of a lap, if one is due. more says that the lap goes on. Users who differ are only marked:

@@ -22,11 +22,11 @@ type world struct {
 	likes  map[services.UserID]int
 	facts  map[services.UserID]uint64 // for a user in it, likes are site messages, whose facts have this version
 	items  map[services.UserID]services.Item
-	nextAt map[services.UserID]time.Time
-	failed map[services.UserID]error
-	since  time.Time // of the last look for newest items
-	peeked func()    // runs after badges were read, before anything is written
-	shared uint64
+	nextAt map[services.UserID]time.Time // when time alone changes the badges
+	failed map[services.UserID]error     // of reading the badges
+	since  time.Time                     // of the last look for newest items
+	peeked func()                        // runs after badges were read, before anything is written
+	shared uint64                        // what Config.Applied returns
 }
 
 func newWorld(b *peopletest.Bundle) *world {
@@ -46,6 +46,7 @@ func (w *world) set(user services.UserID, likes int, item string, at time.Time) 
 	}
 }
 
+// peek is Config.Peek.
 func (w *world) peek(_ context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer func() {
@@ -71,6 +72,7 @@ func (w *world) peek(_ context.Context, users []services.UserID) (badges []*serv
 	return badges, errs
 }
 
+// newest is Config.Newest.
 func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, since time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +88,7 @@ func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badg
 	return []services.Explanation{{Source: source, Part: part, Items: []services.Item{item}}}, nil
 }
 
-// node makes a stream that is on, with a lease of a tenth of a second and without laps but the first.
+// node makes a stream that is on, with a lease of a tenth of a second and no lap after the first.
 func (w *world) node() *Service {
 	s := New(Config{
 		DB: w.DB, Peek: w.peek, Newest: w.newest, Applied: func() uint64 { return w.shared },

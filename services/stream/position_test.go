@@ -66,6 +66,7 @@ func (p *pager) alter(user services.UserID, likes int, alert bool) {
 	p.step(p.s)
 }
 
+// newPager makes a reader who has read nothing.
 func newPager(b *peopletest.Bundle) *pager {
 	w := newWorld(b)
 	p := &pager{world: w, s: w.node(), heard: map[services.UserID]uint64{}}
@@ -73,7 +74,8 @@ func newPager(b *peopletest.Bundle) *pager {
 	return p
 }
 
-// A change with an alert is replaced by a silent change before a reader in the middle of a backlog comes to it.
+// A silent change replaces a change with an alert before a reader in the middle of a backlog comes to it. The reader gets that alert
+// all the same, and no alert twice.
 func TestAlertThatMovedBehindOthers(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		p := newPager(b)

@@ -23,8 +23,9 @@ type away struct {
 	seen  []services.UserID // the users that were compared, in order
 }
 
-var nobody []services.UserID
+var nobody []services.UserID // the empty list
 
+// newAway makes count users who were not seen for long, and one who was.
 func newAway(b *peopletest.Bundle, count int) *away {
 	w := &away{world: newWorld(b), clock: sqltest.NewClock()}
 	keys := make([]string, count+1)
@@ -51,7 +52,7 @@ func (w *away) node() *Service {
 	return s
 }
 
-// told is how many users have n in their newest change.
+// told is the number of users whose newest change has the total n.
 func (w *away) told(s *Service, n int) (told int) {
 	w.T.Helper()
 	totals, _ := w.totals(s, 0)

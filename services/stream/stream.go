@@ -37,7 +37,7 @@ type Config struct {
 	// Peek reads badges as they are now, without a visit of their users. A user's error means that the badges cannot be read at
 	// the moment.
 	Peek func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error)
-	// Newest explains the parts of some sources of a user's badges, each by its newest item alone. A part without an item since a
+	// Newest finds the newest item of each part of a user's badges, for the parts of some sources. A part without an item since a
 	// moment is absent.
 	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
 	// Applied rises when this node has learned a change that many users share.
@@ -60,12 +60,12 @@ type Service struct {
 	db    *sql.DB
 	token string // of this node as the writer
 	on    atomic.Bool
-	wake  chan struct{}
+	wake  chan struct{} // see Wake
 
 	lap    lap       // of the writer
 	slow   slowLap   // of the writer
 	leads  time.Time // until then this node is the writer without asking SQL again
-	wasOff bool
+	wasOff bool      // this node did not write: the stream was off, or another node was the writer
 	stats  counters
 }
 
@@ -74,7 +74,7 @@ type counters struct {
 	changes, marks, compared atomic.Uint64
 	laps, slowLaps           atomic.Uint64
 	lapTook, slowLapTook     atomic.Int64
-	leads                    atomic.Bool
+	leads                    atomic.Bool // this node is the writer
 }
 
 // Stats are this node's numbers since its start.

@@ -25,8 +25,8 @@ type Part struct {
 	Source  services.Source `json:"s"`
 	Name    string          `json:"n,omitempty"` // the category or type, if the source has several
 	Value   int             `json:"v"`
-	Display string          `json:"d,omitempty"`
-	InTotal bool            `json:"t,omitempty"`
+	Display string          `json:"d,omitempty"` // Value as text, such as 99+
+	InTotal bool            `json:"t,omitempty"` // it is part of the total
 	Changed uint64          `json:"c,omitempty"` // the version that changed it last
 	Facts   uint64          `json:"f,omitempty"` // differs after each change of the facts that are counted; 0: not known. It is not shown
 }
@@ -34,7 +34,7 @@ type Part struct {
 // Cause is the newest item that raised a count. Its fields are short in JSON, because each change keeps some of them.
 type Cause struct {
 	Source services.Source `json:"s"`
-	Part   string          `json:"p,omitempty"`
+	Part   string          `json:"p,omitempty"` // the part's name
 	ID     string          `json:"i,omitempty"` // the item's global ID
 	At     time.Time       `json:"a"`
 	Seq    uint64          `json:"q,omitempty"` // the version that reported it
@@ -49,11 +49,11 @@ type Cause struct {
 type State struct {
 	Total   Part     `json:"total"`
 	Parts   []Part   `json:"parts"`
-	Dots    []string `json:"dots,omitempty"` // those that are lit
-	DotsAt  uint64   `json:"dotsAt,omitempty"`
-	Quiet   bool     `json:"quiet,omitempty"`
-	QuietAt uint64   `json:"quietAt,omitempty"`
-	Newest  uint64   `json:"newest,omitempty"` // notification
+	Dots    []string `json:"dots,omitempty"`    // those that are lit
+	DotsAt  uint64   `json:"dotsAt,omitempty"`  // the version that changed Dots last
+	Quiet   bool     `json:"quiet,omitempty"`   // the user has quiet hours now
+	QuietAt uint64   `json:"quietAt,omitempty"` // the version that changed Quiet last
+	Newest  uint64   `json:"newest,omitempty"`  // the position of the newest notification
 
 	// Alerts are the newest items that alerted the user and are unread, by the part's name: one of each part.
 	Alerts map[string]Cause `json:"alerts,omitempty"`
@@ -65,7 +65,7 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
-// stateOf is what badges show. It has no versions: follows adds them.
+// stateOf is what badges show. It has no versions: the method follows adds them.
 func stateOf(badges *services.Badges) State {
 	part := func(source services.Source, name string, count *services.Count) Part {
 		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}

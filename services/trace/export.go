@@ -35,8 +35,8 @@ type Config struct {
 
 // sendWithin is the default of OpenTelemetry. The end of the process waits at most closeWithin.
 const (
-	tracesPath  = "/v1/traces"
-	sendWithin  = 10 * time.Second
+	tracesPath  = "/v1/traces"     // of a collector's address
+	sendWithin  = 10 * time.Second // of one batch of spans
 	closeWithin = time.Second
 )
 
@@ -46,9 +46,9 @@ type Recorder struct {
 	tracer   otel.Tracer
 }
 
-// Open begins to record spans. It returns nil if no collector is configured, and an error for variables that this program cannot
-// follow. It does not wait for the collector. The library reads the variables of the sampler, of the queue (OTEL_BSP_...) and of
-// the service's name and attributes.
+// Open begins to record spans. It returns nil if no collector is configured, and an error for environment variables that ask for what
+// this program cannot do. It does not wait for the collector. The library reads the variables of the sampler, of the queue
+// (OTEL_BSP_...) and of the service's name and attributes.
 func Open(ctx context.Context, cfg Config) (*Recorder, error) {
 	address := cfg.Env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	if address == "" && cfg.Endpoint != "" {
@@ -97,10 +97,10 @@ type sender struct {
 	headers http.Header
 	client  *http.Client
 	log     *slog.Logger
-	failing atomic.Bool
+	failing atomic.Bool // the last batch was not taken, and the log says so
 }
 
-// newSender reads the variables of OpenTelemetry that the library's own client would read.
+// newSender makes a sender. It reads the environment variables of OpenTelemetry that the library's own client would read.
 func newSender(address string, cfg Config) (*sender, error) {
 	switch protocol := cmp.Or(cfg.Env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), cfg.Env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); {
 	case protocol != "http/protobuf":

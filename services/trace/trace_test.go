@@ -24,7 +24,7 @@ import (
 type collector struct {
 	*httptest.Server
 	mu      sync.Mutex
-	status  int
+	status  int // of each answer
 	headers http.Header
 	spans   []*otlp.Span
 	about   []string // attributes of the resource: name=value
@@ -77,12 +77,14 @@ func (c *collector) take(tb testing.TB, r *Recorder) map[string]*otlp.Span {
 	return byName
 }
 
+// answer sets the status of the answers.
 func (c *collector) answer(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status = status
 }
 
+// open opens a recorder that sees only this environment.
 func open(tb testing.TB, cfg Config, environment map[string]string) *Recorder {
 	tb.Helper()
 	cfg.Env = func(name string) string { return environment[name] }
@@ -239,6 +241,7 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 	}
 }
 
+// off does what a request does, one call of each kind: tests and benchmarks call it without a collector.
 func off(ctx context.Context) {
 	ctx, span := Start(ctx, "sql", "one")
 	span.Count(1)

@@ -80,8 +80,8 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 
 // readersModel is the model of one reader's views.
 type readersModel struct {
-	recent []View // the views that count, the last touched first
-	seen   map[View]int
+	recent []View       // the views that count, the last touched first
+	seen   map[View]int // the time up to which each view was touched
 }
 
 // After any history the count is the model's, its version never falls and rises with every change of the count, and the audit's own

@@ -81,7 +81,7 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
-	// Nothing was changed: it was removed before, or was never there.
+	// Nothing was changed: the item was removed before, or was never there.
 	var at int64
 	found, err := tx.One(ctx, anyItem, []any{view.Code, view.ID, item}, &at)
 	if err == nil && !found {

@@ -18,7 +18,7 @@ const (
 
 var (
 	// Each touch takes the next ver as its number. A view's row has the number of its last touch in touched, which orders the
-	// user's views. The row of view_readers also locks them.
+	// user's views. The lock of the user's row in view_readers also lets only one touch of the user run at a time.
 	raiseTouches = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
 ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
 
@@ -135,9 +135,9 @@ func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[s
 // newItemsOf are the new items of one view of a user.
 type newItemsOf struct {
 	View
-	items  int  // up to countedItems
-	more   bool // there are more
-	newest time.Time
+	items  int       // up to countedItems
+	more   bool      // there are more
+	newest time.Time // the time of the newest item
 }
 
 // readNewItems reads, for each view that counts, how many items are newer than the user's position, or, with a time, how many came since.

@@ -25,7 +25,7 @@ func eachFacts(t *testing.T, test func(b facts)) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(facts{b}) })
 }
 
-// at is a moment some seconds after the first.
+// at is a time, some seconds after a fixed one.
 func at(seconds int) time.Time { return time.Unix(1_700_000_000+int64(seconds), 0).UTC() }
 
 func (b facts) addItem(view View, item string, when time.Time) (changed bool) {
@@ -54,6 +54,7 @@ func (b facts) touch(user services.UserID, view View, upTo time.Time) (access Ac
 	return access
 }
 
+// countNewer counts the items of a view that are newer than a time.
 func (b facts) countNewer(view View, than time.Time) int {
 	b.T.Helper()
 	return sqltest.Must(countItems(b.Ctx, b.DB, []Access{{View: view, UpTo: than}}, 101))(b.T)[0]

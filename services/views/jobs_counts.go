@@ -162,13 +162,14 @@ func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []servi
 	}
 }
 
-// usersOfReaders is the UsersOf of a view's readers: everyone if they are more than a page.
+// usersOfReaders lists the users whose counts a job of the kind jobReaders changes: the readers of the view. everyone is true if they
+// are more than a page.
 func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	view, err := viewOf(job)
 	if err != nil {
 		return nil, false, err
 	}
-	// One more than a page: for a larger view everyone is true, because listing its readers takes as long as the job.
+	// One more than a page is read. More readers are not listed, because that would take as long as the job itself.
 	users, err = readReaders(ctx, s.db, view, 0, s.projector.ActiveSince(), readersPerPage+1)
 	return users, len(users) > readersPerPage, err
 }
@@ -192,7 +193,7 @@ func (s *Service) project(ctx context.Context, users []services.UserID) error {
 	return s.projector.Put(ctx, registers)
 }
 
-// projectCounts is project for the user of a touch: at once, and by its job.
+// projectCounts is project for a user who touched a view. It is called before the touch is answered, and again by the touch's job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.project(ctx, []services.UserID{user})
 }
@@ -206,7 +207,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return nil, err
 }
 
-// audit is registers without its statements: see auditCounts.
+// audit is registers, counted in another way, without the statements of registers: see auditCounts.
 func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {

@@ -32,6 +32,7 @@ func claim(n node) []jobs.Job {
 	return queued
 }
 
+// add adds an item to the facts, and queues its job.
 func (s shelf) add(item string, at time.Time) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -42,6 +43,7 @@ func (s shelf) add(item string, at time.Time) {
 	})
 }
 
+// remove removes an item from the facts, and queues its job.
 func (s shelf) remove(item string) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -52,6 +54,7 @@ func (s shelf) remove(item string) {
 	})
 }
 
+// reportItem queues the job of an item.
 func (s shelf) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
 	job, err := itemJob(s.view, item)
 	if err != nil {
@@ -157,7 +160,7 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 // between its read of SQL and its write.
 type meddler struct {
 	context.Context
-	left int
+	left int // the round trips until do runs
 	do   func()
 }
 
@@ -227,6 +230,7 @@ type pest struct {
 	do func()
 }
 
+// Value is called before each round trip, as in meddler.
 func (p pest) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		p.do()

@@ -60,7 +60,7 @@ func lifeSeconds() int64 { return int64(lifetime / time.Second) }
 type projection struct{ *redis.Client }
 
 // begin makes the missing views, removes the floors of the others so that older items can be added, and returns the stamps under
-// which their facts are to be read. Until end, reads find the views being built.
+// which their facts are to be read. Until end is called, readers find that the views are being built.
 func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, error) {
 	calls, epoch := make([]redis.Call, len(views)), p.EpochToBuild(ctx)
 	for i, view := range views {
@@ -127,11 +127,11 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
-			// The marks have scores of 0 and below: the zero time must not count them.
 			pipe.ZScore(ctx, key, floorMark)
 			pipe.ZScore(ctx, key, epochMark)
 			// Three commands for each view, all in one pipeline: marks and count are of nearly one moment, and a view that
-			// changes in between is counted before or after the change.
+			// changes in between is counted before or after the change. The marks have scores of 0 and below, so even a count from 0
+			// on does not include them.
 			pipe.ZCount(ctx, key, "("+strconv.FormatInt(position(access), 10), "+inf")
 		}
 	})

@@ -54,8 +54,8 @@ func (s scene) counted(view View) viewCount {
 	return counts[0]
 }
 
-// For a user who never looked, all items are new, and the marks of a view are not counted as items: a complete view is not built
-// anew.
+// For a user who never looked at a view, all of its items are new. The view's marks are not counted as items, and a complete view is
+// ready: it need not be rebuilt.
 func TestAViewThatWasNeverLookedAtIsCounted(t *testing.T) {
 	eachScene(t, func(s scene) {
 		view := View{Code: "news", ID: "never"}
@@ -123,7 +123,7 @@ func TestAViewOfAnotherTypeIsMissing(t *testing.T) {
 	})
 }
 
-// The cleaner drops a view that would never end, and no view that ends by itself.
+// The cleaner drops a view that would never expire in Redis. It keeps one that expires, and the key of another application.
 func TestTheCleanerDropsAnEndlessView(t *testing.T) {
 	rdbtest.Each(t, func(t *testing.T, c *rdb.Projections) {
 		s, endless := scene{t, projection{c.Client}}, View{Code: "topic", ID: "endless"}

@@ -31,7 +31,7 @@ func ParseID(field, id string) (View, error) {
 
 // Item is one item of a view.
 type Item struct {
-	Name string    // 1 to 64 characters
+	Name string    // the host application's key of the item: 1 to 64 characters
 	At   time.Time // to the microsecond
 }
 
@@ -39,7 +39,7 @@ type Item struct {
 // the home feed and the live board are.
 type Access struct {
 	View
-	UpTo         time.Time
+	UpTo         time.Time // the time up to which the user has seen the view
 	LastAccessAt time.Time
 	Counts       bool // in the user's badges: it is among the views that they touched last
 }
@@ -55,8 +55,8 @@ type Unread struct {
 var reservedCodes = []string{positions.HomePage, positions.LiveBoard}
 
 const (
-	maxCode = 64
-	maxID   = 64
+	maxCode = 64 // characters of a code
+	maxID   = 64 // characters of a view's ID, and of an item's name
 )
 
 // checkCode reports whether a code of views is valid.

@@ -61,7 +61,7 @@ func New(cfg Config) *Service {
 }
 
 const (
-	maxCodes = 20
+	maxCodes = 20 // of one call of List
 	// clocksDiffer is how far the host application's clock may be ahead of this node's.
 	clocksDiffer = time.Minute
 )
@@ -104,7 +104,7 @@ func check(view View, item string) error {
 	return checkItem(item)
 }
 
-// onItem changes an item and queues the jobs that project it, and the badges of the view's readers.
+// onItem returns the command that changes an item. It also queues two jobs: one for the item, one for the badges of the view's readers.
 func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
 	job, err := itemJob(view, item)
 	if err != nil {

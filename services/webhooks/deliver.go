@@ -19,7 +19,7 @@ const (
 	roundFor  = 3 * time.Second  // after which a round begins no further request
 	breaker   = outbound.Breaker // after how many failures in a row an endpoint is down
 	mostSent  = 200_000          // users in deliverer.sent: beyond that an alert may come twice
-	awayFirst = 30 * time.Second
+	awayFirst = 30 * time.Second // the shortest time until a user's open socket is checked again
 	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
 )
 
@@ -27,11 +27,11 @@ const (
 // node needs is in SQL: the position and the letters.
 type deliverer struct {
 	s       *Service
-	lease   *leases.Lease
-	name    string
-	unsaved *outcome // of a round whose record failed: nothing is sent before the outcome is stored
-	// sent has the versions delivered since the endpoint last had everything, by user. It is lost with the node, and then an alert
-	// may come twice.
+	lease   *leases.Lease // of the endpoint
+	name    string        // of the endpoint
+	unsaved *outcome      // of a round whose record failed: nothing is sent before the outcome is stored
+	// sent has the last version that was delivered, by user, since the endpoint last had every change. It is lost with the node, and
+	// then an alert may come twice.
 	sent map[services.UserID]uint64
 }
 
@@ -44,12 +44,12 @@ func (s *Service) deliverer(lease *leases.Lease) *deliverer {
 type fate int
 
 const (
-	untouched fate = iota
-	delivered
-	failing
-	filteredOut // the filter does not choose it
-	deferred    // its user has an open socket
-	erased      // its user has no change any more
+	untouched   fate = iota // no request was made yet
+	delivered               // the receiver accepted it
+	failing                 // the request failed
+	filteredOut             // the filter does not choose it
+	deferred                // its user has an open socket
+	erased                  // its user has no change any more
 )
 
 // item is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
@@ -206,8 +206,8 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. If err is not nil, sift only returns
-// it.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if it is
+// not nil, sift only returns it.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []s
 		}
 	}()
 	now := d.s.cfg.Clock.Now()
-	// Neither changes from before the endpoint alert, nor changes that an open socket alerted the user of.
+	// Two kinds of changes do not alert: those from before the endpoint was added, and those that an open socket showed to the user.
 	text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
 	return d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 }

@@ -53,7 +53,7 @@ func TestChangesAreDelivered(t *testing.T) {
 	})
 }
 
-// An endpoint from the start gets everybody's present state, which alerts nobody.
+// An endpoint with FromStart gets everybody's present state first, which alerts nobody.
 func TestFromStart(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		w := newWorld(b)

@@ -42,7 +42,7 @@ type count struct {
 	Count   int             `json:"count"`
 	Display string          `json:"display"`
 	InTotal bool            `json:"inTotal"`
-	Changed bool            `json:"changed"`
+	Changed bool            `json:"changed"` // since the last version that the endpoint has
 }
 
 // cause is the newest item that alerts.
@@ -89,7 +89,7 @@ func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 				data.Sources = append(data.Sources, count{part.Source, orNone(part.Name), part.Value, part.Display, part.InTotal, changed})
 			}
 		}
-		// A filter cannot name a dot.
+		// A filter by sources cannot name a dot, so it chooses none.
 		if len(f.Sources) == 0 {
 			data.Dots = append(data.Dots, state.Dots...)
 		}

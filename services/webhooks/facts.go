@@ -47,6 +47,7 @@ var (
 			(SELECT c.at FROM stream_changes c WHERE c.seq > w.read_to ORDER BY c.seq LIMIT 1)
 		FROM webhooks w WHERE $1 = '' OR w.name = $1 ORDER BY w.name`)
 
+	// leased is the table whose rows the leases package gives to nodes.
 	leased = leases.NewTable("webhooks", "webhooks")
 
 	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.

@@ -33,12 +33,12 @@ type world struct {
 	items  map[services.UserID]services.Item
 	// comments are a second part, with items of its own.
 	comments  map[services.UserID]int
-	commented map[services.UserID]services.Item
-	newest    services.PostID // the position of everybody's newest notification
+	commented map[services.UserID]services.Item // the newest comment
+	newest    services.PostID                   // the position of everybody's newest notification
 
 	stream   *stream.Service
 	receiver *receiver
-	nodes    int
+	nodes    int // the number of nodes made
 }
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
@@ -131,19 +131,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.got = append(r.got, d)
 }
 
-// set scripts the answers from now on.
+// set sets the function that answers requests from now on.
 func (r *receiver) set(answer func(w http.ResponseWriter, d delivery)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-// status scripts one status for all.
+// status lets every request be answered with one status.
 func (r *receiver) status(status int) {
 	r.set(func(w http.ResponseWriter, _ delivery) { w.WriteHeader(status) })
 }
 
-// take empties the receiver.
+// take returns the deliveries so far, and forgets them.
 func (r *receiver) take() []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,6 +166,7 @@ func newWorld(b *peopletest.Bundle) *world {
 	return w
 }
 
+// peek is Config.Peek of the stream.
 func (w *world) peek(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,6 +184,7 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	return list, errs
 }
 
+// newestOf is Config.Newest of the stream.
 func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,6 +229,7 @@ func (w *world) set(likes int, users ...services.UserID) {
 	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, users), nil)
 }
 
+// write writes the changes of all marked users to the stream.
 func (w *world) write() {
 	w.T.Helper()
 	for more := true; more; {
@@ -267,7 +270,7 @@ func (w *world) node(change ...func(*Config)) *Service {
 // deliver makes the deliverer of an endpoint on a node.
 func deliver(s *Service, name string) *deliverer { return s.deliverer(s.pool.Row(name)) }
 
-// add adds the endpoint app, from now on.
+// add adds the endpoint app, which gets later changes only, and returns its secret.
 func (w *world) add(s *Service, filter Filter) (secret string) {
 	w.T.Helper()
 	secret = sqltest.Must(s.Add(w.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, Filter: filter}))(w.T)

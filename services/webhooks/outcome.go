@@ -18,15 +18,15 @@ type outcome struct {
 	// left nothing in the change stream.
 	readTo    uint64
 	drainedTo uint64
-	delivered int
-	failed    int
-	failures  int
-	retryAt   time.Time
-	err       string
-	halted    bool
-	recovered bool // the endpoint was down and is not any more
-	letters   []Letter
-	dropped   []services.UserID
+	delivered int               // requests that were accepted
+	failed    int               // requests that failed
+	failures  int               // since the last success, over all rounds
+	retryAt   time.Time         // until then the endpoint rests; zero: it does not
+	err       string            // the last error; "" for none
+	halted    bool              // the receiver answered 410
+	recovered bool              // the endpoint was down and is not any more
+	letters   []Letter          // to keep
+	dropped   []services.UserID // whose letters are removed
 }
 
 // outcome returns the changes of a round. all says that nothing else is left in the stream.
@@ -37,7 +37,7 @@ type outcome struct {
 func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
 	now := d.s.db.Now()
 	o := &outcome{readTo: e.readTo, drainedTo: e.drainedTo, failures: failures}
-	// whole says that no earlier item of the stream was left untouched. Letters wait where they are.
+	// whole says that no change of the stream so far was left untouched. An untouched letter does not matter: it stays in SQL.
 	whole := true
 	for _, one := range items {
 		if one.fate == untouched {

@@ -7,8 +7,8 @@ type queue struct {
 	mu             sync.Mutex
 	letters, fresh []*item
 	most           int // letters under way at once while there are changes of the stream
-	underway       int // letters
-	begun          int // items
+	underway       int // letters whose requests are under way
+	begun          int // items whose requests were begun
 }
 
 // newQueue makes the queue of a round. An item whose fate is known needs no request.

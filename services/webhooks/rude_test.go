@@ -68,7 +68,7 @@ func TestRudeReceivers(t *testing.T) {
 	}
 }
 
-// answerGarbage writes to the connection itself and closes it.
+// answerGarbage writes a text to the connection, in place of an HTTP answer, and closes it.
 func answerGarbage(to http.ResponseWriter, text string) {
 	connection, _, err := http.NewResponseController(to).Hijack()
 	if err != nil {

@@ -26,7 +26,7 @@ type answer struct {
 	err    string        // why it counts as a failure; "" if it does not
 	gone   bool          // the receiver wants no more events
 	after  time.Duration // how long the receiver asks to wait; 0: it does not
-	took   time.Duration
+	took   time.Duration // the whole request
 }
 
 // post sends one event, signed by each of the secrets.

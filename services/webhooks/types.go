@@ -15,8 +15,8 @@ import (
 const (
 	// Each endpoint costs a goroutine and a walk over the stream.
 	maxEndpoints = 50
-	MaxOverlap   = 30 * 24 * time.Hour
-	maxSecrets   = 5 // that sign at once
+	MaxOverlap   = 30 * 24 * time.Hour // the longest time for which former secrets sign after a rotation
+	maxSecrets   = 5                   // that sign at once
 )
 
 // Filter chooses the changes that an endpoint gets. The zero value chooses all.
@@ -88,9 +88,9 @@ type endpoint struct {
 	URL       string
 	Filter    Filter
 	secrets   []secret // the newest first, expired ones included
-	since     uint64
-	readTo    uint64
-	drainedTo uint64
+	since     uint64   // no change up to this version alerts
+	readTo    uint64   // the position in the change stream
+	drainedTo uint64   // readTo when nothing was left in the stream the last time
 	// token is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	token string
 	// failures counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
@@ -107,10 +107,10 @@ type Letter struct {
 	UserKey  string // "" except in lists for operators
 	Base     uint64
 	Heard    uint64
-	Seq      uint64 // the version tried last
-	Attempts int
+	Seq      uint64    // the version tried last
+	Attempts int       // that failed; 0: it only waits until the user is away
 	FirstAt  time.Time // of the first failed attempt, or since when the letter waits; a replay sets it anew
-	DueAt    time.Time
+	DueAt    time.Time // when it is tried next
 	DeadAt   time.Time // zero: it is tried again
 	Status   int       // HTTP's; 0: there was no answer
 	Error    string
