@@ -206,8 +206,8 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if it is
-// not nil, sift only returns it.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if
+// it is not nil, sift only returns it.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err

@@ -109,8 +109,8 @@ func TestAlertBelowTheSameNumbers(t *testing.T) {
 	})
 }
 
-// With a filter of totals and of sources, an event needs a change of the total and a change of one of the sources. Its body has the total
-// alone, and its cause is in one of the sources.
+// With a filter of totals and of sources, an event needs a change of the total and a change of one of the sources. Its body has the
+// total alone, and its cause is in one of the sources.
 func TestTotalsOfSources(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -69,8 +69,8 @@ type Service struct {
 	sender *sender
 	batch  int // changes of one round
 
-	// delivered counts events, failed requests. Both are for metrics, since the start of this node. The rows of endpoints have the numbers
-	// of all nodes.
+	// delivered counts events, failed requests. Both are for metrics, since the start of this node. The rows of endpoints have the
+	// numbers of all nodes.
 	delivered, failed atomic.Uint64
 }
 

@@ -110,6 +110,7 @@ func TestEveryKindOfBlockIsDone(t *testing.T) {
 	}
 }
 
+// everyKind is a page with every kind of block.
 const everyKind = `<!-- not run: needs another machine -->
 ` + "```sh\nfalse\n```\n" + `
 

@@ -24,7 +24,7 @@ type block struct {
 	follows  string // the language of the block directly before it; "" if there is other text between
 }
 
-var comment = regexp.MustCompile(`(?s)^<!--\s*(.*?)\s*-->`)
+var comment = regexp.MustCompile(`(?s)^<!--\s*(.*?)\s*-->`) // an HTML comment and its text
 
 // directive returns whether the block's comment begins with a word, and the rest of the comment.
 func (b block) directive(word string) (rest string, found bool) {

@@ -26,20 +26,20 @@ import (
 type reader struct {
 	tb              testing.TB
 	folder, scratch string
-	environment     []string
-	ports           map[string]string // port in the page -> the port that is used
-	ids             map[string]string // ID in the page -> the real one
-	shell           *terminal
-	open            map[string]*terminal
-	browser         context.Context
-	tabs            map[string]context.Context
-	served          bool
-	printed         string // the output of the last block
-	fragments       map[string]string
-	database        string // the URL of the database for blocks of SQL
+	environment     []string                   // of every bash
+	ports           map[string]string          // port in the page -> the port that is used
+	ids             map[string]string          // ID in the page -> the real one
+	shell           *terminal                  // in which blocks of sh run one after the other
+	open            map[string]*terminal       // the terminals of servers and of commands that keep running, by name
+	browser         context.Context            // nil until a block needs a browser
+	tabs            map[string]context.Context // by name
+	served          bool                       // a server was started
+	printed         string                     // the output of the last block
+	fragments       map[string]string          // the text of each fragment of GraphQL, by name
+	database        string                     // the URL of the database for blocks of SQL
 	schema          *ast.Schema
-	pending         []block // blocks that were written to files which no command has named yet
-	skipped         []string
+	pending         []block  // blocks that were written to files which no command has named yet
+	skipped         []string // the blocks that are not run, with the reasons
 }
 
 // newReader makes a reader with a folder and a bash.
@@ -75,6 +75,7 @@ func (r *reader) read(blocks []block) error {
 	return nil
 }
 
+// block does one block by its directive or its language. all are the blocks of the page.
 func (r *reader) block(b block, all []block) error {
 	if reason, skipped := b.directive("not run"); skipped {
 		if reason == "" {
@@ -151,7 +152,7 @@ func ready(printed string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// uses removes the files that a text names from pending.
+// uses removes from pending the blocks whose files a text names.
 func (r *reader) uses(text string) {
 	r.pending = slices.DeleteFunc(r.pending, func(b block) bool { return strings.Contains(text, b.file) })
 }
@@ -168,8 +169,8 @@ func (r *reader) serve(b block) error {
 }
 
 var (
-	address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d{4,5})\b`)
-	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)
+	address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d{4,5})\b`) // a local address with a port
+	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)  // an ID of an object
 )
 
 // here returns a text of the page with the real addresses and IDs in place of the page's.
@@ -261,8 +262,8 @@ func (r *reader) look(view, want string) error {
 	return err
 }
 
-// match compares two texts without their white space. In want, "..." stands for any text, and an ID that occurs in the page for
-// the first time stands for any ID of its type.
+// match looks for the text want in got, without the white space of both; if whole is true, they must be equal. In want, "..." stands
+// for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends in got.
 func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
@@ -304,7 +305,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	return found[1], nil
 }
 
-// known reports whether an ID is a real one.
+// known reports whether an ID is a real one, and not one of the page.
 func (r *reader) known(id string) bool {
 	for _, actual := range r.ids {
 		if actual == id {

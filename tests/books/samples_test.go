@@ -33,8 +33,8 @@ func variablesOf(b block, all []block) string {
 }
 
 var (
-	person = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`)
-	spread = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)
+	person = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`) // the first line of a block: who asks, and for whom
+	spread = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)              // a use of a fragment
 )
 
 // operation checks a block of GraphQL against the schema, and runs its operation.

@@ -19,11 +19,11 @@ const patience = 60 * time.Second
 // terminal is a bash in the folder of a page, as a reader would use.
 type terminal struct {
 	command *exec.Cmd
-	output  string // the file that has everything printed since the last block
-	read    int    // how much of the output has been compared
-	ended   chan struct{}
-	blocks  int
-	in, out *os.File // the pipes of loop
+	output  string        // the file that has everything printed since the last block
+	read    int           // how much of the output has been compared
+	ended   chan struct{} // closed when the bash has ended
+	blocks  int           // the number of blocks that were run
+	in, out *os.File      // the pipes of loop
 }
 
 // loop reads names of files and runs the commands in them. A command that fails ends the loop.

@@ -17,6 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
+// jsonHeader makes the header of a request with JSON and a token. more are names and values of further fields.
 func jsonHeader(token string, more ...string) http.Header {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if token != "" {

@@ -74,7 +74,7 @@ func TestBadIngest(t *testing.T) {
 // badEvent is an event that is invalid by itself.
 type badEvent struct {
 	event      map[string]any
-	code, says string
+	code, says string // the required code, and a part of the message
 }
 
 func (c *smallNode) badEvents() []badEvent {

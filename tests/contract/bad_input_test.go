@@ -34,7 +34,7 @@ type smallNode struct {
 	cursor             string // a cursor of bob's feed
 }
 
-var crowdMembers = []string{"alice", "bob", "carol"}
+var crowdMembers = []string{"alice", "bob", "carol"} // whose data facts reads
 
 func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
@@ -101,12 +101,13 @@ func (c *smallNode) untouched(t *testing.T, request func(t *testing.T)) {
 	}
 }
 
-// refused is the required error.
+// refused is the error that a request must get.
 type refused struct {
 	code string
 	says []string // parts of the message
 }
 
+// check fails the test unless the answer has this one error.
 func (r refused) check(t *testing.T, got world.Answer) {
 	t.Helper()
 	if len(got.Errors) != 1 || got.ErrorCode() != r.code {

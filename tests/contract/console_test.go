@@ -21,7 +21,7 @@ import (
 // operator is a browser of the console: it keeps the cookie, and sends the headers that tell the origin of a form.
 type operator struct {
 	t      *testing.T
-	base   string
+	base   string // the server's address
 	cookie *http.Cookie
 	header http.Header // the additional headers of every request
 }

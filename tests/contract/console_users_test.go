@@ -16,6 +16,7 @@ import (
 	"tidings/tests/world"
 )
 
+// markup is a text that would run as a script if a page did not escape it.
 const markup = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
 
 // escapedKey returns a key as it is written in IDs and in tokens of development mode.

@@ -115,6 +115,7 @@ func (p *demoPage) closedWithoutSockets() {
 	p.shows("icon", fmt.Sprint(total+1))
 }
 
+// closedAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
 func (p *demoPage) closedAfterFlush() {
 	p.t.Helper()
 	total := p.value("icon")
@@ -128,6 +129,7 @@ func (p *demoPage) closedAfterFlush() {
 	p.closedShows(fmt.Sprint(p.value("icon")), true)
 }
 
+// closedInChinese checks the words of the closed phone in Chinese.
 func (p *demoPage) closedInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")

@@ -158,6 +158,7 @@ func (p *demoPage) preferencesByTheKeys() {
 	p.chosen("FOLLOW", "COUNT", true)
 }
 
+// preferencesInChinese checks that the table of preferences has no word in Latin letters.
 func (p *demoPage) preferencesInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")

@@ -39,6 +39,7 @@ func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
 	return p
 }
 
+// wait waits until an expression of JavaScript is true. what describes it in the message of a failure.
 func (p *demoPage) wait(what, expression string) {
 	p.t.Helper()
 	browsertest.WaitFor(p.tab, p.t, what, expression)
@@ -49,6 +50,7 @@ func (p *demoPage) click(selector string) {
 	browsertest.Click(p.tab, p.t, selector)
 }
 
+// pull clicks a lever: a button of the page that makes something happen in the demo.
 func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
 
 // badge returns an expression for the badge on a tab of a phone, or on its icon, if there is one.

@@ -8,7 +8,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-var latin = regexp.MustCompile(`[A-Za-z]`)
+var latin = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
 
 // told checks that a notification in a category of the host application is a row with its words, in the bell and behind the
 // number.

@@ -58,7 +58,7 @@ func TestOverspendingIsRateLimited(t *testing.T) {
 	n.Must("alice", setSeen, nil, nil)
 }
 
-// Two nodes together grant one allowance.
+// Two nodes share one allowance for a viewer: once one node has granted all of it, the other refuses.
 func TestNodesShareRateLimits(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
 	granted := func(n *world.Node, atMost int) int {

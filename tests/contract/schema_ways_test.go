@@ -37,7 +37,7 @@ type shapeInput struct {
 type shapeRef struct {
 	Kind   string
 	Name   *string
-	OfType *shapeRef
+	OfType *shapeRef // the type within a list or a non-null type
 }
 
 // named returns the type without its lists and non-null marks.
@@ -50,6 +50,7 @@ func (r shapeRef) named() string {
 
 func (r shapeRef) required() bool { return r.Kind == "NON_NULL" }
 
+// list reports whether the type is a list, or a list that is not null.
 func (r shapeRef) list() bool {
 	return r.Kind == "LIST" || r.OfType != nil && r.OfType.list()
 }
@@ -65,10 +66,12 @@ func (r shapeRef) text() string {
 	return *r.Name
 }
 
+// introspection is the query for the whole schema.
 const introspection = `{__schema{types{kind name possibleTypes{name} enumValues{name}
 	fields{name type{...ref} args{name defaultValue type{...ref}}} inputFields{name defaultValue type{...ref}}}}}
 	fragment ref on __Type{kind name ofType{kind name ofType{kind name ofType{kind name}}}}`
 
+// shape reads the schema of a node by introspection.
 func shape(n *world.Node) schemaShape {
 	n.TB.Helper()
 	var data struct {

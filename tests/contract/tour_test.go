@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	tourStep      = regexp.MustCompile(`(?m)^\d+\. .*(?:\n   .*)*`)
-	tourOperation = regexp.MustCompile(`\*([A-Z]\w+)\*`)
+	tourStep      = regexp.MustCompile(`(?m)^\d+\. .*(?:\n   .*)*`) // a numbered step of the page
+	tourOperation = regexp.MustCompile(`\*([A-Z]\w+)\*`)            // the name of an operation in a step
 )
 
 // tourAct is an operation that a step of the tour runs in the third tab.

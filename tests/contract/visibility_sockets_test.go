@@ -27,8 +27,8 @@ type lines struct {
 // line is one user's socket.
 type line struct {
 	conn  *websocket.Conn
-	asked int
-	used  time.Time
+	asked int       // operations that were sent on this socket
+	used  time.Time // when the last one was sent
 }
 
 // perLine is how many operations fit into the messages that a socket may send at once.
@@ -130,10 +130,10 @@ type stage struct {
 	*world.Node
 	*lines
 	shape       schemaShape
-	group, mine string            // the group, and hank's post
-	direct      map[string]string // alice's conversations, by the other person
-	fields      map[string]string
-	first       map[string]eventsByID
+	group, mine string                // the group, and hank's post
+	direct      map[string]string     // alice's conversations, by the other person
+	fields      map[string]string     // see watch
+	first       map[string]eventsByID // see watch
 }
 
 func newStage(t *testing.T) *stage {

@@ -19,8 +19,9 @@ import (
 )
 
 var (
+	// ids matches the IDs in answers.
 	ids     = regexp.MustCompile(`\b(user|post|show|notification|notificationUpTo|siteMessage|conversation|message|announcement|device):[A-Za-z0-9._-]+`)
-	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`) // times in answers
 )
 
 // places are the arguments that name a position in the viewer's own list. The item at the position may have been deleted or
@@ -38,19 +39,19 @@ type secrets struct {
 	lines     *lines
 	sockets   bool // all operations are sent over sockets
 	shape     schemaShape
-	published []string // items that hank and blair saw before and may not see now
-	unshown   []string // items that hank and blair may not see and never saw
-	private   []string // items that nobody except dave and alice may see
-	given     map[string]any
+	published []string       // items that hank and blair saw before and may not see now
+	unshown   []string       // items that hank and blair may not see and never saw
+	private   []string       // items that nobody except dave and alice may see
+	given     map[string]any // the values of other fields that a request needs, by name
 }
 
 const (
-	publicWord  = "canary-published"
-	privateWord = "canary-private"
+	publicWord  = "canary-published" // in texts of the published items
+	privateWord = "canary-private"   // in texts of the private items
 )
 
 // selectAll raises the limits so that a request can select everything around an ID. The usual limits would refuse it before
-// the ID is read.
+// the ID is read. It also sets a push key, without which no device can be registered.
 func selectAll(cfg *node.Config) {
 	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
 	cfg.VAPIDPrivateKey, cfg.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"

@@ -50,8 +50,8 @@ func TestGroupedJobsAreOne(t *testing.T) {
 	})
 }
 
-// Transactions run their ends in one order, whichever of them got a value first. So two transactions take the locks of their ends in
-// one order too, and do not deadlock.
+// Transactions run their ends (sql.End) in one order, whichever end got a value first. So two transactions take the locks of their ends
+// in one order too, and do not deadlock.
 func TestEndsRunInOneOrder(t *testing.T) {
 	var ran []string
 	end := func(name string) *sql.End {
@@ -108,7 +108,7 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 	})
 }
 
-// A panic of the end of a transaction undoes it too, and ends neither the process nor SQLite's writer.
+// A panic of an end (sql.End) undoes its transaction too, and ends neither the process nor SQLite's writer.
 func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
 	explode := sql.NewEnd(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
 	keeps := func(tx *sql.Tx) error {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Short names of the helpers in this package's tests.
+// The types and functions from here to coded are short names for helpers of sqltest and peopletest.
 
 type clock struct{ *sqltest.Clock }
 
@@ -19,7 +19,7 @@ func newClock() *clock { return &clock{sqltest.NewClock()} }
 
 func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
-// bundle is a peopletest.Bundle.
+// bundle is a peopletest.Bundle, with its fields under shorter names.
 type bundle struct {
 	*peopletest.Bundle
 	t     *testing.T
@@ -64,6 +64,7 @@ func equal(t tester, got, want any) {
 	sqltest.Equal(t, got, want)
 }
 
+// coded checks the code of an error.
 func coded(t tester, err error, want services.Code) {
 	t.Helper()
 	sqltest.Coded(t, err, want)

@@ -38,6 +38,7 @@ func job(name, key string) jobs.NewJob {
 	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
 
+// counts checks the numbers of waiting and dead jobs.
 func (b *bundle) counts(waiting, dead int) {
 	b.t.Helper()
 	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)

@@ -38,6 +38,7 @@ func addUnder(ctx context.Context, owner services.UserID, cell, most int, keep b
 	}
 }
 
+// makeOwned creates the table owned.
 func (b *bundle) makeOwned() {
 	b.write(func(tx *sql.Tx) error {
 		return execute(b.ctx, tx, `CREATE TABLE owned (owner BIGINT NOT NULL, cell BIGINT NOT NULL, PRIMARY KEY (owner, cell))`)

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// child does the task of childEnv. If it writes, it prints the ID of each post after its commit, until it is killed.
 func child(task, url string) error {
 	s, err := sql.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {

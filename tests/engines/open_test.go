@@ -172,11 +172,13 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
+// openHere returns the code and the text of the error that opening the database in this process gives.
 func openHere(t *testing.T, url string) string {
 	_, err := sql.Open(t.Context(), sql.Config{URL: url})
 	return string(services.CodeOf(err)) + " " + err.Error()
 }
 
+// openElsewhere returns the same from another process.
 func openElsewhere(t *testing.T, url string) string {
 	_, out := startChild(t, "open", url)
 	said, err := io.ReadAll(out)

@@ -130,6 +130,7 @@ type cellsOf struct {
 	tx  *sql.Tx
 }
 
+// number runs a statement that returns one number; -1 without a row.
 func (c cellsOf) number(text string, args ...any) (int, error) {
 	lines, err := c.tx.Lines(c.ctx, text, args...)
 	if err != nil || len(lines) == 0 {

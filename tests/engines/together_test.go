@@ -62,8 +62,9 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
-// A long batch prefetches rows, so functions that touch different rows are sent once: each read is sent twice and each write
-// once, however many reads follow each other. A function that fails is undone, and is not sent again if it has changed nothing.
+// A long batch prefetches rows. So, if its functions touch different rows, each read is sent twice, by a prefetch and by a pass, and
+// each write once, however many reads follow each other. A function that fails is undone, and is not sent again if it has changed
+// nothing.
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	const functions, around = 40, 8 // around are BEGIN, savepoints, the batch's own lock and COMMIT
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))

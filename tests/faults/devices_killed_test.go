@@ -20,7 +20,7 @@ import (
 type pushed struct {
 	t     *testing.T
 	nodes []*world.Process
-	start func(name string) *world.Process
+	start func(name string) *world.Process // starts a process under a node name
 	push  *devicestest.Service
 	crowd *likes
 

@@ -20,6 +20,7 @@ type ledgerPost struct {
 	deleted, liked bool // liked by a person other than its author
 }
 
+// edge is a reader and an author whom they may follow.
 type edge struct{ reader, author string }
 
 // change calls the function change, which reads or writes the ledger, under the lock.
@@ -46,6 +47,7 @@ func (l *ledger) follows(reader, author string) (follows bool) {
 	return follows
 }
 
+// followed records a follow, or an unfollow if follows is false.
 func (l *ledger) followed(reader, author string, follows bool) {
 	l.change(func() {
 		if !follows {

@@ -25,17 +25,17 @@ type load struct {
 	ledger
 	tb      testing.TB
 	url     func() string
-	retries bool // a request without an answer is sent again, under the same idempotency key
-	run     string
+	retries bool   // a request without an answer is sent again, under the same idempotency key
+	run     string // a prefix of this load's keys
 	people  []string
 	doors   map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
 
-	acked atomic.Int64
-	keys  atomic.Int64
-	stop  func() // ends the load once each person's request in progress has ended
+	acked atomic.Int64 // acknowledged mutations
+	keys  atomic.Int64 // idempotency keys that were made
+	stop  func()       // ends the load once each person's request in progress has ended
 
 	wrongMu sync.Mutex
-	wrong   []error
+	wrong   []error // the first ten faults
 }
 
 // newLoad makes people who do not act yet. url returns the server's present address.
@@ -67,6 +67,7 @@ func (l *load) start() {
 	l.tb.Cleanup(l.stop)
 }
 
+// live acts for a person until ctx ends.
 func (l *load) live(ctx context.Context, person, neighbour string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -95,6 +96,7 @@ func (l *load) progress(more int64) {
 	})
 }
 
+// fault records that something was wrong.
 func (l *load) fault(format string, args ...any) {
 	l.wrongMu.Lock()
 	defer l.wrongMu.Unlock()
@@ -154,6 +156,7 @@ func (l *load) deletePost(person string) {
 		map[string]any{"p": post.id}, nil), "deletePost")
 }
 
+// turnFollow lets a person follow somebody, or unfollow whom they follow.
 func (l *load) turnFollow(person string) {
 	author := l.people[rand.IntN(len(l.people))]
 	if author == person {
@@ -173,6 +176,7 @@ func (l *load) turnFollow(person string) {
 	}
 }
 
+// turnLike lets a person like a post of the neighbour, or undo the like.
 func (l *load) turnLike(person, neighbour string) {
 	post := l.pick(neighbour, func(*ledgerPost) bool { return true })
 	if post == nil {
@@ -235,6 +239,7 @@ func (l *load) readFeed(person string) {
 	}
 }
 
+// wants records a fault unless the code of an answer is want.
 func (l *load) wants(want, got, what string) {
 	if got != want {
 		l.fault("%s: code %q, want %q", what, got, want)

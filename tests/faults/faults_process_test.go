@@ -29,7 +29,7 @@ type reborn struct {
 	*world.Process
 	tb        testing.TB
 	arguments []string
-	address   atomic.Pointer[string]
+	address   atomic.Pointer[string] // the present URL
 }
 
 func startReborn(tb testing.TB, redis string) *reborn {
@@ -45,6 +45,7 @@ func (r *reborn) start() {
 	r.address.Store(&r.URL)
 }
 
+// now returns the process's present URL.
 func (r *reborn) now() string { return *r.address.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an

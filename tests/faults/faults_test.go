@@ -36,7 +36,7 @@ func (l *load) meet(person string) {
 type witness struct {
 	load  *load
 	name  string
-	want  int
+	want  int    // the count that every read must show
 	first string // the first post
 	stop  func()
 
@@ -164,6 +164,7 @@ func TestRedisHangsUnderLoad(t *testing.T) {
 	redisGone(t, server, server.Pause, server.Resume)
 }
 
+// redisGone lets away take Redis from a node under load, and back bring it back, twice.
 func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })

@@ -31,10 +31,10 @@ type chatters struct {
 	database      string
 	redis         string
 	a, b          *world.Process
-	facts         *sql.DB
+	facts         *sql.DB // the same database, read without a node
 	readers       []string
 	conversations []string
-	acked         atomic.Int64
+	acked         atomic.Int64 // messages that were acknowledged
 }
 
 func startChatters(t *testing.T, database string) *chatters {

@@ -156,7 +156,7 @@ func working(nodes []*world.Process, metric string) int {
 type killed struct {
 	t        *testing.T
 	nodes    []*world.Process
-	start    func(name string) *world.Process
+	start    func(name string) *world.Process // starts a process under a node name
 	receiver *faultyReceiver
 	crowd    *likes
 }
@@ -263,7 +263,7 @@ type likes struct {
 	keys, posts []string
 	mu          sync.Mutex
 	nodes       []*world.Process
-	over        chan struct{}
+	over        chan struct{} // closed when the people are to stop
 	acting      sync.WaitGroup
 }
 
@@ -283,6 +283,7 @@ func newLikes(t *testing.T, nodes []*world.Process) *likes {
 	return l
 }
 
+// use sets the nodes through which the people act.
 func (l *likes) use(nodes []*world.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ func file(pkg, imports, body string) string {
 }
 
 const (
-	imports40 = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+	imports40 = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" // forty empty lines
 	header    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"
 )
 
@@ -130,6 +130,7 @@ func TestEveryHouseRuleFindsAViolation(t *testing.T) {
 	})
 }
 
+// turnRed checks that the rules find the expected fault in each tree, and no other, except beside a fault of a header.
 func turnRed(t *testing.T, trees map[string]violation) {
 	for name, c := range trees {
 		t.Run(name, func(t *testing.T) {
@@ -187,6 +188,7 @@ func TestBrokenGoIsAnError(t *testing.T) {
 	}
 }
 
+// check returns the faults of a tree of files.
 func check(t *testing.T, tree map[string]string) []string {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// ranks is the order of the packages: a package imports only packages with a greater line, never one with the same line. Add a
-// new package here. Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which the
-// features of both lines may import.
+// ranks is the order of the packages. Each number here is the line of a package in the table of packages in docs/architecture.md. A
+// package imports only packages with a greater line, never one with the same line. Add a new package here. Line 4 is for features that
+// the features of line 3 may import, and line 5 is for notifications, which the features of both lines may import.
 var ranks = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,

@@ -51,7 +51,7 @@ type schemaCheck struct {
 	schema   map[string]any
 	value    any
 	at       string
-	spokenOf map[string]bool
+	spokenOf map[string]bool // the properties that the schema mentions
 	faults   []string
 }
 
@@ -59,6 +59,7 @@ func (c *schemaCheck) fault(format string, arguments ...any) {
 	c.faults = append(c.faults, c.at+": "+fmt.Sprintf(format, arguments...))
 }
 
+// below checks a part of the value against a schema.
 func (c *schemaCheck) below(schema, value any, at string) {
 	_, faults := c.s.check(schema, value, at)
 	c.faults = append(c.faults, faults...)
@@ -71,6 +72,7 @@ func (c *schemaCheck) also(schema any) {
 	c.faults = append(c.faults, faults...)
 }
 
+// keyword checks the value against one keyword of the schema, whose content is with.
 func (c *schemaCheck) keyword(keyword string, with any) {
 	object, _ := c.value.(map[string]any)
 	list, _ := c.value.([]any)
@@ -125,6 +127,7 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 	}
 }
 
+// properties checks the properties of an object that a keyword names.
 func (c *schemaCheck) properties(keyword string, with map[string]any) {
 	object, _ := c.value.(map[string]any)
 	for name, part := range object {
@@ -137,6 +140,7 @@ func (c *schemaCheck) properties(keyword string, with map[string]any) {
 	}
 }
 
+// types checks the type of the value against the allowed types.
 func (c *schemaCheck) types(with any) {
 	allowed, several := with.([]any)
 	if !several {
@@ -151,6 +155,7 @@ func (c *schemaCheck) types(with any) {
 	}
 }
 
+// choose checks the keyword anyOf or oneOf: how many of the schemas fit the value.
 func (c *schemaCheck) choose(keyword string, choices []any) {
 	fitting, all := 0, []string{}
 	for _, one := range choices {

@@ -15,9 +15,10 @@ import (
 )
 
 var (
-	metric   = regexp.MustCompile(`\btidings_[a-z_]+\b`)
-	variable = regexp.MustCompile(`\$(\w+)`)
-	gauge    = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
+	metric   = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a text that asks for it
+	variable = regexp.MustCompile(`\$(\w+)`)             // a variable of a dashboard
+	// gauge matches the definition of a metric in Go.
+	gauge = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
 
 // deployed returns the texts of all files under deploy, by path.

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// row matches a row of the documentation's table of packages: a package and its line in the order.
+// row matches a row of the documentation's table of packages: a package and its line, see ranks.
 var row = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
-// The table of packages in the documentation is the same as lines, which the rules use. The table has one row for all folders of
+// The table of packages in the documentation has the same lines as ranks, which the rules use. The table has one row for all folders of
 // tests, so the folders of tests are not compared.
 func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
@@ -42,8 +42,8 @@ func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 }
 
 var (
-	testNamed = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)")
-	testMade  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testNamed = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)") // a test and its folder, in the page
+	testMade  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)            // a test in a Go file
 )
 
 // Each test that docs/how-it-works.md names for a promise is in the folder that the page names.

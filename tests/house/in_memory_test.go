@@ -27,8 +27,8 @@ func inMemory(t *testing.T, script string, more ...string) string {
 	return string(out)
 }
 
-// The folder is the same for every run, or Go would run tests again that have not changed. A process that outlives its run keeps no
-// other run waiting.
+// in-memory.sh gives every run the same folder. With another folder Go would run tests again that have not changed. A process that
+// outlives its run keeps no other run waiting.
 func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
 	first := inMemory(t, `echo "folder=$TMPDIR"; (sleep 100 >/dev/null 2>&1 & echo $!)`)
 	folder, orphan, _ := strings.Cut(first, "\n")
@@ -40,7 +40,7 @@ func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
 	}
 }
 
-// A run with a folder of its own keeps it, and a failure of its command is its own.
+// A run with a TMPDIR of its own keeps it. If its command fails, in-memory.sh ends with the same exit code.
 func TestARunKeepsItsOwnTemporaryFolder(t *testing.T) {
 	own := t.TempDir()
 	if got := inMemory(t, `echo "$TMPDIR"`, "TMPDIR="+own); strings.TrimSpace(got) != own {

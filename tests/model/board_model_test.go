@@ -182,6 +182,7 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 	}
 }
 
+// above reports whether b stands above another show on a board.
 func (b boardModel) above(other boardModel) bool {
 	section, score := b.rank()
 	section2, score2 := other.rank()

@@ -58,6 +58,7 @@ func (e *everything) tell(t *rapid.T) {
 	}
 }
 
+// seeTold marks a person's notifications in a category of the host application as seen.
 func (e *everything) seeTold(t *rapid.T) {
 	person, name := e.Person(t, "person"), rapid.SampledFrom(worldCategories).Draw(t, "category")
 	e.N.Settle()

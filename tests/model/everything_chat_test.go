@@ -12,11 +12,11 @@ import (
 // talk is the model of a world's one conversation and of the host application's site messages.
 type talk struct {
 	id    string
-	said  []*chatMessage
+	said  []*chatMessage // the messages of the conversation
 	read  map[string]int // person -> messages up to their read position
 	muted map[string]bool
 
-	sent []*siteMessage
+	sent []*siteMessage // the site messages
 }
 
 type chatMessage struct {
@@ -27,7 +27,7 @@ type chatMessage struct {
 type siteMessage struct {
 	id   string
 	to   map[string]bool
-	read map[string]bool
+	read map[string]bool // person -> whether they read it
 }
 
 func (e *everything) startTalk() {
@@ -100,6 +100,7 @@ func (e *everything) unreadTalk(person string) (unread, mentions int) {
 	return unread, mentions
 }
 
+// send sends a site message to some people.
 func (e *everything) send(t *rapid.T) {
 	one := &siteMessage{to: map[string]bool{}, read: map[string]bool{}}
 	var to []string
@@ -117,6 +118,7 @@ func (e *everything) send(t *rapid.T) {
 	e.Pending = false
 }
 
+// markMessage marks a site message as read or as unread.
 func (e *everything) markMessage(t *rapid.T) {
 	if len(e.talk.sent) == 0 {
 		return
@@ -130,6 +132,7 @@ func (e *everything) markMessage(t *rapid.T) {
 	one.read[person] = read
 }
 
+// unreadMessages returns the number of site messages that a person has not read.
 func (e *everything) unreadMessages(person string) (count int) {
 	for _, one := range e.talk.sent {
 		if one.to[person] && !one.read[person] {

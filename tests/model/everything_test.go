@@ -18,11 +18,11 @@ type everything struct {
 	*world.World
 	talk          talk
 	announcements []*worldAnnouncement
-	read          map[string]int            // person -> announcements up to their read position
-	raised        map[string]int            // dot -> the number of its last raise; the raises of all dots are numbered together
-	cleared       map[string]map[string]int // person -> dot -> the number of the raise up to which they have cleared it
-	outOfTotal    map[string]map[string]bool
-	raises        int
+	read          map[string]int             // person -> announcements up to their read position
+	raised        map[string]int             // dot -> the number of its last raise; the raises of all dots are numbered together
+	cleared       map[string]map[string]int  // person -> dot -> the number of the raise up to which they have cleared it
+	outOfTotal    map[string]map[string]bool // person -> source -> whether they took it out of the total, or put it in
+	raises        int                        // raises of all dots so far
 	lists         listings
 	categories    categories
 	lose          func() // deletes one key from Redis; nil if that is not possible
@@ -33,7 +33,8 @@ type worldAnnouncement struct {
 	withdrawn bool
 }
 
-// worldDots are the dots that all worlds share: new users have seen all earlier raises.
+// worldDots are the dots that all worlds on one database share. This does no harm: a new user counts as having cleared all earlier
+// raises.
 var worldDots = []string{"shop", "wallet"}
 
 func newEverything(n *world.Node, flush, lose func()) *everything {

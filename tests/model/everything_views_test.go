@@ -14,6 +14,7 @@ type listings struct {
 	seen  map[string]map[string]time.Time // person -> view -> seen up to this time; absent: never touched
 }
 
+// listed is an item of a view.
 type listed struct {
 	at      time.Time
 	removed bool

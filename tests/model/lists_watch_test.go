@@ -13,10 +13,11 @@ import (
 // listWatch is an open subscription to a user's list.
 type listWatch struct {
 	t    *testing.T
-	name string
-	next func() []byte
+	name string        // of the subscription
+	next func() []byte // waits for the next message of the server
 }
 
+// watchList subscribes to name, after the position since unless it is "", with the fields in selected beside the badges.
 func watchList(t *testing.T, n *world.Node, as, name, since, selected string) listWatch {
 	t.Helper()
 	conn := n.Dial(t)

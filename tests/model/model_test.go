@@ -11,6 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
+// checkWorlds compares a node with the model after random histories. flush empties Redis; nil if that is not possible.
 func checkWorlds(t *testing.T, n *world.Node, flush func()) {
 	histories.Fewer(t, 5) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {

@@ -24,12 +24,12 @@ type pastEvent struct {
 type history struct {
 	t      *rapid.T
 	people []string
-	group  string // the ID of a conversation of all people, on both nodes
-	clock  time.Time
+	group  string    // the ID of a conversation of all people, on both nodes
+	clock  time.Time // the time of the present event
 	events []pastEvent
 	made   map[string][]ref // the objects that each action made
-	owner  map[ref]string
-	due    []time.Time // times at which jobs are due between the events
+	owner  map[ref]string   // who acted in each event
+	due    []time.Time      // times at which jobs are due between the events
 }
 
 func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
@@ -42,6 +42,7 @@ func (h *history) one(action string) (ref, bool) {
 	return rapid.SampledFrom(h.made[action]).Draw(h.t, action), true
 }
 
+// add appends an event at the present time.
 func (h *history) add(as, name string, input map[string]any) {
 	place := ref(len(h.events))
 	if slices.Contains([]string{"publishPost", "sendMessage", "publishAnnouncement", "scheduleShow"}, name) {
@@ -170,6 +171,7 @@ func (h *history) visit() {
 	}
 }
 
+// letter adds an event of a site message: it is sent, or all are marked read.
 func (h *history) letter() {
 	if rapid.Bool().Draw(h.t, "send") {
 		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
@@ -206,6 +208,7 @@ func (h *history) dot() {
 	h.add(h.person("reader"), "clearDot", map[string]any{"name": dot})
 }
 
+// message adds an event of the conversation: a message is sent or recalled.
 func (h *history) message() {
 	if one, some := h.one("sendMessage"); some && rapid.IntRange(0, 4).Draw(h.t, "recall") == 0 {
 		h.add(h.owner[one], "recallMessage", map[string]any{"messageId": one})

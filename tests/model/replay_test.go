@@ -21,9 +21,9 @@ import (
 // replayed is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
 type replayed struct {
 	*world.Node
-	group string
-	ids   map[ref]string
-	codes []string // the error of each event, "" for none
+	group string         // the ID of the conversation on this node
+	ids   map[ref]string // this node's ID of the object that each event made
+	codes []string       // the error of each event, "" for none
 }
 
 // advanceTo moves the clock forward to a time.
@@ -78,6 +78,7 @@ func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	}
 }
 
+// eventOf returns an event as ingest takes it, with its time if dated is true.
 func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	event := map[string]any{"do": map[string]any{e.name: input}}
 	if e.as != "" {
@@ -164,6 +165,7 @@ func (r *replayed) startReplay(people []string) {
 	r.settled()
 }
 
+// checkReplay gives random histories to both nodes, live and later, and compares what everybody sees.
 func checkReplay(t *testing.T, live, later *replayed) {
 	histories.Fewer(t, 4)
 	number := 0
@@ -208,6 +210,7 @@ func checkReplay(t *testing.T, live, later *replayed) {
 	})
 }
 
+// text prints the events, one in a line.
 func (h *history) text() string {
 	var lines []string
 	for i, e := range h.events {

@@ -106,7 +106,7 @@ func madeRoom(days int) (lines []roomLine) {
 
 // roomPerson is the plain model of a person in the log.
 type roomPerson struct {
-	in        bool
+	in        bool  // is a member now
 	base      int   // sequence of the message up to which they have read
 	own       []int // sequences of their messages
 	mentioned []int // sequences of messages that mention them
@@ -123,13 +123,13 @@ type room struct {
 	n      *world.Node
 	t      *testing.T
 	id     string
-	number services.ConversationID
+	number services.ConversationID // the ID, parsed
 	people map[string]*roomPerson
-	here   []string // the members, in the order in which they are chosen to read
-	head   int
-	batch  []map[string]any
-	sent   int
-	ways   map[chat.Way]bool
+	here   []string          // the members, in the order in which they are chosen to read
+	head   int               // the sequence of the newest message
+	batch  []map[string]any  // events that are not sent yet
+	sent   int               // events that were sent
+	ways   map[chat.Way]bool // the ways of counting that the conversation had
 }
 
 func roomKey(user string) string { return "irc" + user }
@@ -148,6 +148,7 @@ func newRoom(t *testing.T, n *world.Node) *room {
 	return r
 }
 
+// event adds an event to the batch, and sends a full batch.
 func (r *room) event(name, user string, more map[string]any) {
 	input := map[string]any{}
 	if name != "markConversationUnread" {
@@ -161,6 +162,7 @@ func (r *room) event(name, user string, more map[string]any) {
 	}
 }
 
+// flush sends the batch.
 func (r *room) flush() {
 	if len(r.batch) == 0 {
 		return
@@ -261,6 +263,7 @@ func (r *room) check(day string) {
 	}
 }
 
+// checkSome is check for some of the users.
 func (r *room) checkSome(day string, users []string) {
 	names := make([]string, len(users))
 	for i, user := range users {

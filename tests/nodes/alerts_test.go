@@ -14,9 +14,10 @@ import (
 type stream struct {
 	*world.Node
 	t     *testing.T
-	watch *world.Changes
+	watch *world.Changes // what was read of the stream so far
 }
 
+// streaming starts a node whose change stream is on, with a few people.
 func streaming(t *testing.T) stream {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
@@ -59,6 +60,7 @@ func (s stream) says(what, after, source string) (position string) {
 	return position
 }
 
+// talk creates a conversation of bob and ann.
 func (s stream) talk() (id string) {
 	s.t.Helper()
 	var made struct {

@@ -79,6 +79,7 @@ func (v told) counts() string {
 // hostWalk sends requests to a node as the host application, as an operator and as users.
 type hostWalk struct{ *world.Node }
 
+// sees reads a user's view and checks its counts, see told.counts.
 func (n hostWalk) sees(user, want string) (v told) {
 	n.TB.Helper()
 	n.Must(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
@@ -93,6 +94,7 @@ func (n hostWalk) sees(user, want string) (v told) {
 	return v
 }
 
+// notify sends a notification of the host application, and returns its ID once all jobs are done.
 func (n hostWalk) notify(input map[string]any) string {
 	n.TB.Helper()
 	var data struct {

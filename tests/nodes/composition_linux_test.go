@@ -91,6 +91,7 @@ func network() string {
 	return fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250)
 }
 
+// file reads a file of the repository.
 func (c *composition) file(path string) string {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(world.Root(), path))

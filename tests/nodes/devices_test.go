@@ -21,6 +21,7 @@ type phone struct {
 	n *world.Node
 }
 
+// register is the mutation that registers a browser.
 const register = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
 
 func (p phone) variables() map[string]any {

@@ -21,10 +21,11 @@ import (
 // mortal is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
 type mortal struct {
 	context.Context
-	end  context.CancelFunc
-	left atomic.Int64
+	end  context.CancelFunc // ends the context
+	left atomic.Int64       // checks until the end
 }
 
+// look counts a check, and ends the context if none is left.
 func (m *mortal) look() {
 	if m.left.Add(-1) < 0 {
 		m.end()

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	leaver   = "leaver-qzx7"
-	secret   = "zqxv-secret"
-	leaverID = 31234567 // the leaver's ID
+	leaver   = "leaver-qzx7" // the key of the user who is erased
+	secret   = "zqxv-secret" // in each of the leaver's texts
+	leaverID = 31234567      // the leaver's ID
 )
 
 // lives are people who do everything that the API allows, at random.
@@ -26,7 +26,7 @@ type lives struct {
 	rng                        *rand.Rand
 	people                     []string
 	posts, shows, talks, texts []string
-	acts                       int
+	acts                       int // texts that were made
 }
 
 // newLives makes people. One of them, the leaver, has an ID that is easy to find in every table.
@@ -48,6 +48,7 @@ func newLives(n *world.Node, seed uint64, count int) *lives {
 	return l
 }
 
+// one draws one of some texts; "" if there is none.
 func (l *lives) one(of []string) string {
 	if len(of) == 0 {
 		return ""
@@ -64,7 +65,7 @@ func (l *lives) text(person string) string {
 	return fmt.Sprintf("text %d", l.acts)
 }
 
-var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`)
+var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // the ID of an object that an act made
 
 // malformed matches the errors of an operation that does not fit the schema.
 var malformed = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)

@@ -21,10 +21,11 @@ type whoIsAway struct {
 	a, b   *world.Node
 	t      *testing.T
 	keys   []string
-	visits map[services.UserID]time.Time
-	reader world.Changes
+	visits map[services.UserID]time.Time // the last visits, at the start of the test
+	reader world.Changes                 // what was read of the stream so far
 }
 
+// awayFrom makes the followers on two nodes.
 func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 	t.Helper()
 	w := &whoIsAway{a: a, b: b, t: t, keys: []string{"never", "idle", "dormant"}}
@@ -47,6 +48,7 @@ func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 	return w
 }
 
+// seen reads when each follower visited last.
 func (w *whoIsAway) seen() map[services.UserID]time.Time {
 	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.IDsOf(w.keys...)))(w.t)
 }

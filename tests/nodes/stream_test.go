@@ -22,8 +22,8 @@ type crowd struct {
 	nodes  []*world.Node
 	keys   []string
 	random *rand.Rand
-	posts  []string
-	talk   string
+	posts  []string // IDs
+	talk   string   // the ID of a conversation of all
 }
 
 func newCrowd(t *testing.T, seed uint64, nodes ...*world.Node) *crowd {
@@ -43,6 +43,7 @@ func newCrowd(t *testing.T, seed uint64, nodes ...*world.Node) *crowd {
 	return c
 }
 
+// node draws a node.
 func (c *crowd) node() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
 
 // act does one random act that concerns single users.
