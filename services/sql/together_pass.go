@@ -189,7 +189,7 @@ func (t *together) pass(ctx context.Context) error {
 		}
 		script := &t.scripts[i]
 		// A function that fails is undone alone, so a savepoint comes before its statements. If it changed no row, it is not undone:
-		// that would only release its locks, and locks may be held until the commit, as the locks of the other functions are.
+		// that would only release its locks, which may as well be held until the commit.
 		script.undone = script.failed != nil && !script.idle
 		if script.undone {
 			r.queue(nil, savepoint)
@@ -197,7 +197,7 @@ func (t *together) pass(ctx context.Context) error {
 		for k := range script.steps {
 			step := &script.steps[k]
 			step.believed = false
-			// A statement with a known error would abort the transaction again.
+			// A statement whose error is known is not sent: it would abort the transaction again.
 			if step.answer == nil || step.answer.err == nil {
 				r.queue(step, step.text, step.args...)
 			}

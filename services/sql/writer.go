@@ -83,7 +83,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
-	// Until here the busy_timeout of the address applies, so the migrations wait longer.
+	// Until here the busy_timeout in dsn applies, which is longer: the migrations wait longer for the write lock of the file.
 	if err := w.control(lockTry); err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}

@@ -57,7 +57,7 @@ var (
 	moveSlow = sql.NewStatement("move the slow lap of the change stream", `UPDATE stream_head SET slow_after = $2, slow_began_at = $3
 		WHERE name = 'changes' AND token = $1`)
 
-	// The writer renews its lease while it writes.
+	// The stream is written while the lease of the writer, which the writer renews, has not ended.
 	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
 
 	// putChanges keeps one row for each user: a newer change takes the place of the older one, and leaves a gap in the order.

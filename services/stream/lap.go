@@ -20,10 +20,10 @@ const (
 // lap is a walk over all active users, which finds changes that are not written for each user. It is in the writer's memory:
 // another writer begins a lap of its own.
 type lap struct {
-	running bool
-	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
-	began   time.Time
-	ended   time.Time
+	running bool            // a lap is under way
+	again   bool            // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
+	began   time.Time       // when the lap under way began, or else the last one
+	ended   time.Time       // when the last lap ended; zero while one is under way
 	worked  time.Duration   // without the waits for an engine that did not answer
 	applied uint64          // Config.Applied when it began
 	after   services.UserID // the last user visited

@@ -20,13 +20,13 @@ type world struct {
 	*peopletest.Bundle
 	mu     sync.Mutex
 	likes  map[services.UserID]int
-	facts  map[services.UserID]uint64 // for a user in it, likes are site messages, whose facts have this version
-	items  map[services.UserID]services.Item
-	nextAt map[services.UserID]time.Time // when time alone changes the badges
-	failed map[services.UserID]error     // of reading the badges
-	since  time.Time                     // of the last look for newest items
-	peeked func()                        // runs after badges were read, before anything is written
-	shared uint64                        // what Config.Applied returns
+	facts  map[services.UserID]uint64        // for a user in it, likes are site messages, whose facts have this version
+	items  map[services.UserID]services.Item // the newest item
+	nextAt map[services.UserID]time.Time     // when time alone changes the badges
+	failed map[services.UserID]error         // of reading the badges
+	since  time.Time                         // of the last look for newest items
+	peeked func()                            // runs after badges were read, before anything is written
+	shared uint64                            // what Config.Applied returns
 }
 
 func newWorld(b *peopletest.Bundle) *world {

@@ -18,6 +18,7 @@ import (
 	"tidings/tests/histories"
 )
 
+// counts reads the counts of users.
 func (b facts) counts(users ...services.UserID) map[services.UserID]services.ViewsState {
 	b.T.Helper()
 	return sqltest.Must(readCounts(b.Ctx, b.DB, users))(b.T)

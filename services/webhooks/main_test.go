@@ -30,7 +30,7 @@ type world struct {
 	likes  map[services.UserID]int
 	total  map[services.UserID]bool // likes are in the total
 	online map[services.UserID]bool
-	items  map[services.UserID]services.Item
+	items  map[services.UserID]services.Item // the newest like
 	// comments are a second part, with items of its own.
 	comments  map[services.UserID]int
 	commented map[services.UserID]services.Item // the newest comment
@@ -46,7 +46,7 @@ type receiver struct {
 	t       *testing.T
 	server  *httptest.Server
 	mu      sync.Mutex
-	got     []delivery
+	got     []delivery                              // since the last take
 	secrets []string                                // each request must be signed by all of them
 	answer  func(w http.ResponseWriter, d delivery) // nil: 204
 	under   map[string]int                          // requests under way, by user

@@ -68,7 +68,7 @@ func (e Endpoint) State() string {
 // secret is a signing key in the form of the column secrets. The newest has no end.
 type secret struct {
 	Text  string    `json:"secret"`
-	Until time.Time `json:"until,omitzero"`
+	Until time.Time `json:"until,omitzero"` // zero: it signs without an end
 }
 
 // signing lists the secrets that sign at a time, the newest first.

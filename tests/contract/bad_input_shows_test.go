@@ -9,9 +9,9 @@ const (
 	mutSchedule = `mutation($v:Time!){scheduleShow(input:{title:"t",plannedAt:$v}){show{id}}}`
 	mutTitled   = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:$v,plannedAt:$p}){show{id}}}`
 	mutCovered  = `mutation($v:URL!,$p:Time!){scheduleShow(input:{title:"t",coverUrl:$v,plannedAt:$p}){show{id}}}`
-	mutPut      = `mutation($v:ID!,$p:Time!){rescheduleShow(input:{showId:$v,plannedAt:$p}){show{id}}}`
+	mutPut      = `mutation($v:ID!,$p:Time!){rescheduleShow(input:{showId:$v,plannedAt:$p}){show{id}}}` // moves a show
 	mutRetitle  = `mutation($v:ID!){rescheduleShow(input:{showId:$v,title:"u"}){show{id}}}`
-	mutNothing  = `mutation($v:ID!){rescheduleShow(input:{showId:$v}){show{id}}}`
+	mutNothing  = `mutation($v:ID!){rescheduleShow(input:{showId:$v}){show{id}}}` // names no change
 	mutStart    = `mutation($v:ID!){startShow(input:{showId:$v}){show{id}}}`
 	mutStartAt  = `mutation($v:ID!,$p:Time!){startShow(input:{showId:$v,at:$p}){show{id}}}`
 	mutEnd      = `mutation($v:ID!){endShow(input:{showId:$v}){show{id}}}`

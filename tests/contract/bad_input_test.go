@@ -128,7 +128,7 @@ const (
 	mutLike     = `mutation($v:ID!){likePost(input:{postId:$v}){post{id}}}`
 	mutUnlike   = `mutation($v:ID!){unlikePost(input:{postId:$v}){post{id}}}`
 	mutSeen     = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
-	mutPanel    = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}`
+	mutPanel    = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}` // the panel shows the notifications
 	mutName     = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
 	mutAvatar   = `mutation($v:URL){setProfile(input:{avatarUrl:$v}){user{id}}}`
 	mutKey      = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`
@@ -136,7 +136,7 @@ const (
 	queryNodes  = `query($v:[ID!]!){nodes(ids:$v){id}}`
 	queryFirst  = `query($v:Int){viewer{homeFeed(first:$v){lastId}}}`
 	queryAfter  = `query($v:String){viewer{homeFeed(after:$v){lastId}}}`
-	queryAbove  = `query($v:String){viewer{homeFeed(last:5,before:$v){lastId}}}`
+	queryAbove  = `query($v:String){viewer{homeFeed(last:5,before:$v){lastId}}}` // the page above a cursor
 	queryLast   = `query($v:Int){viewer{homeFeed(last:$v,before:"x"){lastId}}}`
 	queryLastID = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
 )

@@ -37,7 +37,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 	}
 }
 
-// inTheTitle checks that the page's title has the total, that the page's icon is drawn, and that the tabs of each phone add up to the total.
+// inTheTitle checks that the page's title has the total, that its icon is drawn, and that the tabs of each phone add up to the total.
 func (p *demoPage) inTheTitle() {
 	p.t.Helper()
 	total := p.value("icon")

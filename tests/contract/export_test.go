@@ -273,6 +273,7 @@ func TestNobodyExportsWhoIsErased(t *testing.T) {
 	}
 }
 
+// erasureState reads the state of an erasure by its name.
 func erasureState(n *world.Node, name string) string {
 	n.TB.Helper()
 	var data struct {

@@ -14,6 +14,7 @@ type schemaShape struct {
 	types map[string]shapeType
 }
 
+// shapeType is a type of the schema.
 type shapeType struct {
 	Kind, Name    string
 	Fields        []shapeField
@@ -22,18 +23,21 @@ type shapeType struct {
 	PossibleTypes []struct{ Name string }
 }
 
+// shapeField is a field of a type, with its arguments.
 type shapeField struct {
 	Name string
 	Args []shapeInput
 	Type shapeRef
 }
 
+// shapeInput is an argument, or a field of an input.
 type shapeInput struct {
 	Name         string
 	Type         shapeRef
 	DefaultValue *string
 }
 
+// shapeRef is the type of a field or of an input, with its lists and non-null marks.
 type shapeRef struct {
 	Kind   string
 	Name   *string

@@ -26,6 +26,7 @@ func (b *bundle) appendLog(kind, key string) (version uint64) {
 	return version
 }
 
+// logHead returns the versions of the newest entry of a log and of the oldest that is kept.
 func (b *bundle) logHead(kind string) []uint64 {
 	b.t.Helper()
 	head, oldest, err := changelog.LogHead(b.ctx, b.DB, kind)

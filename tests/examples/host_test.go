@@ -60,6 +60,7 @@ func firstSync(t *testing.T) *beside {
 	return b
 }
 
+// database returns the file of the application's database.
 func (b *beside) database() string { return filepath.Join(b.folder, "host.db") }
 
 func (b *beside) startTidings() {
@@ -127,7 +128,7 @@ func (b *beside) facts() (found facts) {
 // phone is a phone whose app is closed.
 type phone struct {
 	Icon, Alerts int
-	Alert        string
+	Alert        string // the last alert
 }
 
 func (b *beside) phones() (found map[string]phone) {
@@ -136,6 +137,7 @@ func (b *beside) phones() (found map[string]phone) {
 	return found
 }
 
+// health has the application's numbers: waiting rows of its outbox, refused events, and users who are being erased.
 type health struct{ Waiting, Refused, Erasing int }
 
 func (b *beside) health() (found health) {

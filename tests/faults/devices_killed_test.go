@@ -21,8 +21,8 @@ type pushed struct {
 	t     *testing.T
 	nodes []*world.Process
 	start func(name string) *world.Process // starts a process under a node name
-	push  *devicestest.Service
-	crowd *likes
+	push  *devicestest.Service             // the push service
+	crowd *likes                           // the people who act
 
 	mu   sync.Mutex
 	held map[string]bool // users with a message that was not answered

@@ -9,7 +9,7 @@ import (
 // ledger is the record of acknowledged mutations, and the slow, independent count of their effects.
 type ledger struct {
 	mu    sync.Mutex
-	posts map[string]*ledgerPost
+	posts map[string]*ledgerPost   // by ID
 	of    map[string][]*ledgerPost // author -> their posts, the oldest first
 	since map[edge]string          // the author's newest post at the follow, "" if the author had none
 	seen  map[string]string        // reader -> the newest post that they have seen

@@ -44,6 +44,7 @@ type witness struct {
 	precision string // the precision of the home feed that was read last
 }
 
+// newWitness makes a witness of whose feed this number of posts must count.
 func newWitness(l *load, posts int) *witness {
 	l.tb.Helper()
 	w := &witness{load: l, name: l.run + "-witness", want: posts}
@@ -99,6 +100,8 @@ func (w *witness) look() {
 	w.load.tb.Cleanup(w.stop)
 }
 
+// lookOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up to
+// the first post, as the stale device does.
 func (w *witness) lookOnce() {
 	got, err := w.load.badgesOf(w.name)
 	if err == nil && rand.IntN(5) == 0 {

@@ -21,12 +21,12 @@ import (
 // faultyReceiver is a receiver of a webhook that fails some requests, in every way, unless it is set to behave. It can restart.
 type faultyReceiver struct {
 	t       *testing.T
-	address string
+	address string // where it listens, also after a restart
 	server  *http.Server
 
 	mu       sync.Mutex
 	random   *rand.Rand
-	behaves  bool
+	behaves  bool                    // every request is accepted
 	holds    bool                    // no request is answered
 	held     map[string]bool         // users with a request that was not answered
 	versions map[string]string       // user -> the version that arrived last
@@ -35,6 +35,7 @@ type faultyReceiver struct {
 	repeated int                     // events that came more than once
 }
 
+// newRude starts a faultyReceiver.
 func newRude(t *testing.T) *faultyReceiver {
 	r := &faultyReceiver{
 		t: t, random: rand.New(rand.NewPCG(3, 3)), versions: map[string]string{}, events: map[string]string{}, last: map[string]world.Change{}, held: map[string]bool{},
@@ -158,7 +159,7 @@ type killed struct {
 	nodes    []*world.Process
 	start    func(name string) *world.Process // starts a process under a node name
 	receiver *faultyReceiver
-	crowd    *likes
+	crowd    *likes // the people who act
 }
 
 const takeOver = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s

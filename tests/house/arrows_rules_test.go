@@ -18,7 +18,7 @@ func file(pkg, imports, body string) string {
 
 const (
 	imports40 = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" // forty empty lines
-	header    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"
+	header    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"                // of a Lua script
 )
 
 // violation is a tree that breaks one rule, and the expected fault.

@@ -123,15 +123,16 @@ var owners = []struct {
 	{"github.com/SherClockHolmes/webpush-go", "services/devices", false},
 }
 
-// The limits for files that are written by hand. The words that mark unfinished work are concatenated below, so that this file
-// does not contain them.
+// The limits for files that are written by hand.
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 80
 	maxScriptLines   = 60
-	module           = "tidings"
+	module           = "tidings" // the path of this module
 )
 
+// These match unfinished work: words that mark it, and a panic in place of code. The words are concatenated, so that this file does not
+// contain them.
 var (
 	unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
 	stub       = regexp.MustCompile(`panic\(.*not ` + `implemented`)
@@ -302,6 +303,7 @@ func (c *checker) checkArrow(name string, at int, dir string, line int, target s
 	}
 }
 
+// checkSize checks that a file has fewer than bound lines.
 func (c *checker) checkSize(name string, text []byte, bound int) {
 	if n := bytes.Count(text, []byte("\n")); n >= bound {
 		c.fault(name, n, "%d lines, fewer than %d are allowed", n, bound)

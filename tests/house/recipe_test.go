@@ -24,6 +24,7 @@ var sourcePlaces = map[[2]string]func(field services.CountField) string{
 	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
 }
 
+// goName returns the name of the constant of a source in Go.
 func goName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }

@@ -27,7 +27,7 @@ type boards struct {
 	follows        map[relation]followed   // follower and host -> the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
-	step           int
+	step           int    // the number of steps so far
 	begin          uint64 // the version of the changelog at the start
 }
 
@@ -46,7 +46,7 @@ type followed struct {
 // sessionModel is a session: the version and the step that it froze, and its lifetime.
 type sessionModel struct {
 	reader, id, last string
-	version          uint64
+	version          uint64       // of the changelog
 	step             int          // of the last follow of a host on the board that was not recent: see lastFollows
 	recent           map[int]bool // the steps of the recent follows of hosts on the board
 	made, until      time.Time    // until is the end of its lease; zero without a lease
@@ -163,6 +163,7 @@ func (b *boards) some(t *rapid.T) *boardModel {
 	return b.shows[rapid.IntRange(max(0, len(b.shows)-8), len(b.shows)-1).Draw(t, "show")]
 }
 
+// inputTime returns an argument that is a time.
 func inputTime(name string, at time.Time) string {
 	return fmt.Sprintf(",%s:%q", name, at.Format(time.RFC3339Nano))
 }
@@ -343,6 +344,7 @@ func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	b.sessions = append(b.sessions, s)
 }
 
+// open begins a new session.
 func (b *boards) open(t *rapid.T) {
 	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }

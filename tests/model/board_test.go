@@ -37,6 +37,7 @@ func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	})
 }
 
+// tellStory plays the scenario. Both nodes act in turn, and each must show every board.
 func tellStory(t *testing.T, here, there *world.Node) {
 	nodes := []*world.Node{here, there}
 	pass := func(d time.Duration) {

@@ -23,6 +23,7 @@ func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	})
 }
 
+// followBoard changes shows through one node, and checks the events of an open board on the other.
 func followBoard(t *testing.T, here, there *world.Node) {
 	for _, host := range []string{"ann", "ben"} {
 		here.Follow("reader", host)

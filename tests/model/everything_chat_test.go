@@ -12,9 +12,9 @@ import (
 // talk is the model of a world's one conversation and of the host application's site messages.
 type talk struct {
 	id    string
-	said  []*chatMessage // the messages of the conversation
-	read  map[string]int // person -> messages up to their read position
-	muted map[string]bool
+	said  []*chatMessage  // the messages of the conversation
+	read  map[string]int  // person -> messages up to their read position
+	muted map[string]bool // person -> whether they muted the conversation
 
 	sent []*siteMessage // the site messages
 }
@@ -80,6 +80,7 @@ func (e *everything) readTalk(t *rapid.T) {
 	e.talk.read[person] = max(e.talk.read[person], place)
 }
 
+// mute mutes the conversation for a person, or ends the mute.
 func (e *everything) mute(t *rapid.T) {
 	person, muted := e.Person(t, "person"), rapid.Bool().Draw(t, "muted")
 	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{conversationId:%q}){badges{version}}}`, map[bool]string{true: "muteConversation", false: "unmuteConversation"}[muted], e.talk.id), nil, nil)

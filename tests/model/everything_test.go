@@ -37,6 +37,7 @@ type worldAnnouncement struct {
 // raises.
 var worldDots = []string{"shop", "wallet"}
 
+// newEverything makes a world on a node. flush empties Redis, and lose deletes one key of it; nil if that is not possible.
 func newEverything(n *world.Node, flush, lose func()) *everything {
 	e := &everything{
 		World: world.NewWorld(n, flush), read: map[string]int{}, raised: map[string]int{}, cleared: map[string]map[string]int{},
@@ -227,6 +228,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
+// checkEverything compares a node with the model after random histories. See newEverything for flush and lose.
 func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 	histories.Fewer(t, 8)
 	rapid.Check(t, func(t *rapid.T) {

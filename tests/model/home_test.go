@@ -25,6 +25,7 @@ type home struct {
 	lose   func()                 // deletes one key from Redis; nil if that is not possible
 }
 
+// relation is two people: the one who acts, and the one whom it concerns.
 type relation struct{ who, whom string }
 
 func newHome(n *world.Node, flush, lose func()) *home {

@@ -106,6 +106,7 @@ func (h *history) follow() {
 	h.add(h.person("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": user(h.person("followee"))})
 }
 
+// restrict adds a mute, a block or a hide, or its end.
 func (h *history) restrict() {
 	verb := rapid.SampledFrom([]string{"mute", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom"}).Draw(h.t, "verb")
 	input := map[string]any{"userId": user(h.person("other"))}

@@ -12,6 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
+// replayView reads everything that a person is shown.
 const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value precision}}
 	homeFeed(first:40){end edges{node{body kind author{key} publishedAt likeCount commentCount editedAt comments(first:3){nodes{body publishedAt}} likes(first:4){edges{likedAt node{key}}}}}}
 	notifications(first:40){edges{node{category subject{body} show{title} actors{key} actorCount at seen read older causes(first:3){...on Post{body} ...on User{key} ...on Show{title}}}}}

@@ -30,10 +30,10 @@ import (
 // configuration of its files, with addresses of this machine in place of the names of services.
 type composition struct {
 	t        *testing.T
-	network  string // the first three parts of all addresses: 127.A.B
-	services map[string]service
-	image    map[string]string // the environment of the image
-	database string
+	network  string             // the first three parts of all addresses: 127.A.B
+	services map[string]service // of the compose file, by name
+	image    map[string]string  // the environment of the image
+	database string             // the URL of the database
 	nodes    map[string]*world.Process
 	URL      string // the proxy's URL
 
@@ -50,7 +50,7 @@ type service struct {
 // hosts are the last parts of the addresses of services. The last parts of clients' addresses are higher.
 var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
-const firstClient = 100
+const firstClient = 100 // the last part of the first client's address
 
 // compose starts all services.
 func compose(t *testing.T) *composition {

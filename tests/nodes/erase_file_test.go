@@ -110,6 +110,7 @@ func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	l.agree()
 }
 
+// rowsOf runs a statement and returns its rows as texts.
 func rowsOf(n *world.Node, text string) []string {
 	n.TB.Helper()
 	rows, err := n.Store.Lines(n.TB.Context(), text)

@@ -36,6 +36,7 @@ var importedLines = map[string]string{
 	"shows":   eachLine(`{"key":"s%d","host":"` + leaver + `","title":"` + secret + `","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}`),
 }
 
+// eachLine makes four lines by a format, numbered from 0.
 func eachLine(format string) (lines string) {
 	for i := range 4 {
 		lines += fmt.Sprintf(format, i) + "\n"

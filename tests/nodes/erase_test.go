@@ -283,7 +283,7 @@ func left(n *world.Node, server *redistest.Server) (found []string) {
 	return found
 }
 
-var byteList = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`)
+var byteList = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`) // a column of bytes, as Go prints it
 
 // bytesAsText replaces columns of bytes, which are printed as numbers, by text.
 func bytesAsText(row string) string {

@@ -17,7 +17,7 @@ import (
 type followModes struct {
 	t     *testing.T
 	nodes [2]*world.Node
-	watch *world.Watch
+	watch *world.Watch // the reader's socket
 }
 
 func (f *followModes) set(mode string) (changed bool) {
