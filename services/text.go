@@ -25,7 +25,7 @@ func CheckUnicode(what string, text []byte) error {
 		case first == 0:
 			// Any other escape: skip the character after the backslash, because it may be a backslash too.
 			text = text[min(2, len(text)):]
-		// A high half with its low half: one character.
+		// A high half that is followed by its low half is one character.
 		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
 			text = text[2*escapeLength:]
 		default:
@@ -46,7 +46,7 @@ func CheckURL(field, text string) error {
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return Errorf(Invalid, "%s: %s is not an http or https address", field, Quote(text))
 	}
-	// url.Parse takes any number for a port.
+	// url.Parse accepts any number as a port, so the range is checked here.
 	if port := parsed.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return Errorf(Invalid, "%s: the port of %s is not 1 to 65535", field, Quote(text))
@@ -62,7 +62,7 @@ const (
 	lowEnd        = 0xdfff // the last low half
 )
 
-// surrogate is the value of the escaped half of a character with which a text begins; 0 if the text begins with anything else.
+// surrogate is the value of an escape such as \ud83d, half of a character, with which a text begins; 0 if it begins with anything else.
 func surrogate(text []byte) uint64 {
 	if len(text) < escapeLength || text[0] != '\\' || text[1] != 'u' {
 		return 0

@@ -58,7 +58,7 @@ func (r *roundTrip) queue(of *step, text string, args ...any) {
 	r.asked = append(r.asked, of)
 }
 
-// send sends the statements and reads the answers.
+// send sends the statements of a round trip together, and reads their answers.
 func (t *together) send(ctx context.Context, r *roundTrip) error {
 	err := t.read(t.conn.SendBatch(ctx, &r.batch), r.asked)
 	t.begun = t.conn.PgConn().TxStatus() != 'I'
@@ -130,7 +130,8 @@ func (t *together) prefetch(ctx context.Context) error {
 	return err
 }
 
-// extends reports whether the functions' steps are those of the last pass, with its answers, and further steps after all of them.
+// extends reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
+// new steps come after its steps.
 func (t *together) extends() bool {
 	if !t.whole || t.aborted || t.placed {
 		return false
@@ -260,7 +261,7 @@ func (t *together) alone(ctx context.Context) error {
 		return err
 	}
 	t.begun, t.aborted, t.placed, t.whole = true, false, false, false
-	// The functions before this one are final, so its answers are final too: nobody can change the rows that it has locked.
+	// The functions before this one are final, so the answers to this one are final too: nobody can change the rows that it has locked.
 	i := t.base
 	p := &player{live: func(text string, args []any) answer {
 		batch := &pgx.Batch{}

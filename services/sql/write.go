@@ -87,7 +87,7 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
 // back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
-// from Now, ReadClock and NewID. See Write for the rest, and InOrder for functions that need those before them.
+// from Now, ReadClock and NewID. See Write for the rest, and InOrder for functions that need the effects of earlier ones.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	return s.write(ctx, fns, s.tryTogether)
 }
@@ -122,7 +122,7 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 	return errs
 }
 
-// repeat is the error for each of n functions.
+// repeat returns a list of n times the same error, for n functions.
 func repeat(err error, n int) []error {
 	errs := make([]error, n)
 	for i := range errs {

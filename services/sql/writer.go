@@ -51,7 +51,7 @@ type writer struct {
 	done chan struct{}
 }
 
-// request is one caller's functions.
+// request is the functions of one call of write, for the writer.
 type request struct {
 	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see timely.
 	ctx   context.Context
@@ -251,7 +251,7 @@ func (r *request) fail(err error) {
 	}
 }
 
-// end answers the caller, once.
+// end lets the caller of write return. A second call does nothing.
 func (r *request) end() {
 	if !r.over {
 		r.over = true

@@ -31,8 +31,8 @@ type compared struct {
 	failed error     // why the user could not be compared
 }
 
-// compareDue compares the badges of due users with their last changes, and writes those that differ. It returns how many users it
-// compared. Only the writer calls it.
+// compareDue compares the badges of due users with their last changes, and writes a change for each user whose badges differ. It
+// returns how many users it compared. Only the writer calls it.
 func (s *Service) compareDue(ctx context.Context) (int, error) {
 	due, err := dueUsers(ctx, s.db, batch)
 	if err != nil || len(due) == 0 {

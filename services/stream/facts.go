@@ -149,7 +149,7 @@ func raise(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, e
 	return head, err
 }
 
-// slowPlace reads the place of the slow lap.
+// slowPlace reads how far the slow lap has come.
 func slowPlace(ctx context.Context, db *sql.DB) (at place, err error) {
 	var us int64
 	_, err = db.One(ctx, readSlowLap, nil, &at.after, &us)

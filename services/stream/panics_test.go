@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// brokenFor lets each read of badges that includes those of the user *broken panic.
+// brokenFor makes each read of badges panic if it includes the user *broken.
 func (w *world) brokenFor(s *Service, broken *services.UserID) {
 	s.cfg.Peek = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		if slices.Contains(users, *broken) {

@@ -21,7 +21,7 @@ type pager struct {
 	twice    int // changes whose only alert was one that the reader had received before
 }
 
-// read reads one page.
+// read reads the next page, and notes the alerts that it has.
 func (p *pager) read(size int) (more bool) {
 	p.T.Helper()
 	found := sqltest.Must(p.s.After(p.Ctx, p.position.ReadTo, size+1))(p.T)

@@ -10,7 +10,7 @@ import (
 // Cause names the span that caused work to be done later or elsewhere. The zero value names none.
 type Cause struct{ context *otel.SpanContext }
 
-// CauseOf returns the span of ctx.
+// CauseOf returns the span of ctx as a cause, or no cause if its trace is not recorded.
 func CauseOf(ctx context.Context) Cause {
 	if active.Load() == nil {
 		return Cause{}

@@ -44,7 +44,7 @@ func method(r *http.Request) string {
 	return "OTHER"
 }
 
-// answer remembers the status of an answer.
+// answer is the ResponseWriter of a handler, which remembers the status.
 type answer struct {
 	http.ResponseWriter
 	status int

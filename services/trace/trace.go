@@ -81,7 +81,7 @@ func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.
 	return r.begin(ctx, named(kind, what), otel.WithNewRoot(), otel.WithLinks(links...), otel.WithSpanKind(otel.SpanKindConsumer))
 }
 
-// begin begins a span of the tracer.
+// begin begins a span with a name, and returns a context that has it.
 func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanStartOption) (context.Context, Span) {
 	ctx, span := r.tracer.Start(ctx, name, options...)
 	return ctx, Span{span}

@@ -102,7 +102,7 @@ func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
 	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
-	// Most users have touched fewer views.
+	// Most users have touched fewer views than the limit, so none is dropped.
 	if err != nil || !dropped {
 		return err
 	}
@@ -212,7 +212,7 @@ func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses
 		var changed sql.NullInt64
 		err := scan(&own, &access.Code, &access.ID, &position, &changed)
 		access.UpTo = sql.FromMicros(position)
-		// Null for a view without a change is 0.
+		// changed is NULL for a view that never changed, which counts as 0.
 		changes += uint64(changed.Int64)
 		accesses = append(accesses, access)
 		return err

@@ -13,7 +13,7 @@ import (
 // jobItem makes one item of a view in Redis agree with the facts. Its key is the JSON of [code, id, item].
 const jobItem = "view.item"
 
-// kinds are the jobs that New registers. jobItem changes no document: the counts of badges come from SQL, by the other kinds.
+// kinds are the jobs that New registers. jobItem changes no document: the jobs of countKinds bring the counts from SQL into the badges.
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
 		{Name: jobItem, Class: jobs.Short, Each: s.runItem, Changes: jobs.NoCounts()},

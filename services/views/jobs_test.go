@@ -18,7 +18,7 @@ import (
 // second is a moment in the life of a view.
 func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * time.Second) }
 
-// shelf is a view under test.
+// shelf is a view under test, on one node.
 type shelf struct {
 	node
 	view View

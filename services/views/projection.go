@@ -59,8 +59,8 @@ func lifeSeconds() int64 { return int64(lifetime / time.Second) }
 // projection is the views that Redis holds.
 type projection struct{ *redis.Client }
 
-// begin makes the missing views, removes the floors of the others so that older items can be added, and returns the stamps under
-// which their facts are to be read. Until end is called, readers find that the views are being built.
+// begin makes the views that are missing, and removes the floors of those that are there, so that older items can be added. It returns
+// the stamps under which their facts are to be read. Until end is called, readers find that the views are being built.
 func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, error) {
 	calls, epoch := make([]redis.Call, len(views)), p.EpochToBuild(ctx)
 	for i, view := range views {

@@ -37,7 +37,7 @@ func (s scene) must(err error) {
 	}
 }
 
-// build makes a view of items.
+// build builds a view in Redis with these items.
 func (s scene) build(view View, items ...Item) {
 	s.Helper()
 	stamps, err := s.begin(s.Context(), []View{view})

@@ -27,7 +27,7 @@ func (Source) Name() string { return "views" }
 // Key is VIEWS.
 func (Source) Key() services.Source { return services.SourceViews }
 
-// Part is the number of new items.
+// Part returns the only count of this source: the number of new items.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.Views, i)
 }

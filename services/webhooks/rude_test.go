@@ -203,7 +203,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	sqltest.Equal(t, len(w.receiver.take()), 0)
 }
 
-// The error of a refused endpoint says why.
+// The error for an endpoint that Add refuses says why.
 func TestAddRefuses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -291,7 +291,7 @@ func TestAddNeedsTheStream(t *testing.T) {
 	})
 }
 
-// A filter chooses changes and the counts in them.
+// A filter chooses which changes an endpoint gets, and which counts the changes have.
 func TestFilters(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -127,7 +127,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parts lists the names that a filter can have. types are those of site messages.
+// parts lists the names that a filter can have. types are the types of site messages.
 func parts(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))

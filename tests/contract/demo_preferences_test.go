@@ -45,7 +45,7 @@ func (p *demoPage) likeMia(by string) {
 	}
 }
 
-// iconHas waits until the icon of each phone shows the sum of the other tabs' numbers and ofBell. The other tabs may still rise.
+// iconHas waits until the icon of each phone shows a sum: ofBell plus the numbers of all tabs but the bell, which may still rise.
 func (p *demoPage) iconHas(ofBell int) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {

@@ -14,7 +14,7 @@ import (
 
 var errFull = errors.New("there is no room")
 
-// ownedCells is the limit of the table owned.
+// ownedCells is the limit of how many rows of the table owned an owner may have.
 var ownedCells = sql.NewLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
 	SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE (SELECT count(*) FROM owned WHERE owner = c.owner) > c.most)`))
 

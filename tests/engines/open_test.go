@@ -178,7 +178,7 @@ func openHere(t *testing.T, url string) string {
 	return string(services.CodeOf(err)) + " " + err.Error()
 }
 
-// openElsewhere returns the same from another process.
+// openElsewhere is openHere in another process.
 func openElsewhere(t *testing.T, url string) string {
 	_, out := startChild(t, "open", url)
 	said, err := io.ReadAll(out)

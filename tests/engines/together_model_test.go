@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// cells is the model of a table of numbers.
+// cells is the model of the table cells: a number for each key.
 type cells map[int]int
 
 // cellOp is one step of a function. Its effect depends on the number that the former steps have read.

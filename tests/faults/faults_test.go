@@ -100,8 +100,8 @@ func (w *witness) look() {
 	w.load.tb.Cleanup(w.stop)
 }
 
-// lookOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up to
-// the first post, as the stale device does.
+// lookOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up
+// to the first post, as the stale device does.
 func (w *witness) lookOnce() {
 	got, err := w.load.badgesOf(w.name)
 	if err == nil && rand.IntN(5) == 0 {

@@ -333,7 +333,7 @@ func boardLines(page world.BoardPage) []string {
 	return lines
 }
 
-// enter records the properties of a new session.
+// enter adds a new session to the model, with what it froze.
 func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	session, err := live.ParseSession("sessionId", b.nodes[0].IDsOf(s.reader)[0], page.SessionID)
 	if err != nil {

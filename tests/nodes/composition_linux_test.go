@@ -209,7 +209,7 @@ func (c *composition) ready(name string) {
 	})
 }
 
-// metric returns the sum of metrics of a node.
+// metric returns the sum of the values of some metrics of a node.
 func (c *composition) metric(node string, names ...string) (sum int) {
 	c.t.Helper()
 	response, err := http.Get("http://" + c.address(node) + ":9090/metrics")

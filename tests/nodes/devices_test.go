@@ -24,7 +24,7 @@ type phone struct {
 // register is the mutation that registers a browser.
 const register = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
 
-// variables are those of register.
+// variables are the variables of register for this browser.
 func (p phone) variables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }

@@ -199,7 +199,7 @@ var lifeActs = []func(l *lives, a, b string) string{
 	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
 }
 
-// block is the index of the block in lifeActs.
+// block is the index in lifeActs of the act that blocks a person.
 const block = 6
 
 // hostActs are the acts of the host application that concern a person.

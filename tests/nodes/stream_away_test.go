@@ -25,7 +25,7 @@ type whoIsAway struct {
 	reader world.Changes                 // what was read of the stream so far
 }
 
-// awayFrom makes the followers on two nodes.
+// awayFrom makes the followers. a and b are two nodes on one database.
 func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
 	t.Helper()
 	w := &whoIsAway{a: a, b: b, t: t, keys: []string{"never", "idle", "dormant"}}
