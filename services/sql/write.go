@@ -135,7 +135,8 @@ func repeat(err error, n int) []error {
 const writeTries = 6
 
 // writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with
-// one side of a deadlock. It also repeats them after this process paused, and after a connection was lost before COMMIT.
+// one side of a deadlock. It also repeats them after this process stood still for too long, and after a connection was lost before
+// COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPostgres) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))

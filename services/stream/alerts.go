@@ -20,7 +20,7 @@ type items struct {
 func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
 
 // fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
-// counts do not say whether the item that alerted was read, or another item. They are in the order of their names.
+// counts do not say whether the item that alerted was read, or another item. The parts are in the order of their names.
 func (s State) fallen(before State) (parts []Part) {
 	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
 		alert := before.Alerts[name]

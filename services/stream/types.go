@@ -57,7 +57,7 @@ type State struct {
 
 	// Alerts are the newest items that alerted the user and are unread, by the part's name: one of each part.
 	Alerts map[string]Cause `json:"alerts,omitempty"`
-	// Seen is the newest item of each part that was reported, by the part's name: only a newer one alerts. States that earlier
+	// Seen has the newest item that was reported of each part, by the part's name: only a newer one alerts. States that earlier
 	// versions wrote have one item for all parts of a source, by the source's name; see reported.
 	Seen map[string]Cause `json:"seen,omitempty"`
 }
@@ -170,7 +170,7 @@ func (s State) moved(before State) (parts []Part) {
 	return parts
 }
 
-// reported is the newest item of a part that was reported. States that earlier versions wrote have one item for the whole source
+// reported returns the newest item that was reported of a part. States that earlier versions wrote have one item for the whole source
 // only.
 func (s State) reported(source services.Source, part string) (newest Cause, some bool) {
 	if newest, some = s.Seen[services.PartName(source, part)]; some {
@@ -231,8 +231,8 @@ type Position struct {
 	FullTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
 }
 
-// After is the position after the changes that follow p were read; more says that further changes are left. If more is false, the
-// reader has everything up to ReadTo.
+// After is the position of a reader at p who has read changes, the next ones. more says that further changes are left. If more is
+// false, the reader has everything up to ReadTo.
 func (p Position) After(changes []Change, more bool) Position {
 	if len(changes) > 0 {
 		p.ReadTo = changes[len(changes)-1].Seq

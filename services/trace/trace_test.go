@@ -61,7 +61,7 @@ func startCollector(tb testing.TB) *collector {
 	return c
 }
 
-// take sends the waiting spans, and returns and forgets the collected spans, by their names.
+// take lets the recorder send its waiting spans. It returns all spans that the collector has, by name, and empties the collector.
 func (c *collector) take(tb testing.TB, r *Recorder) map[string]*otlp.Span {
 	tb.Helper()
 	if err := r.provider.ForceFlush(tb.Context()); err != nil {

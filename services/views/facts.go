@@ -132,7 +132,7 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 }
 
 // readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit views that
-// come behind after.
+// come behind the view after.
 func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []Access, err error) {
 	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, eachAccess(&list))
 	return list, err

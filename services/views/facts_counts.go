@@ -160,8 +160,8 @@ func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since t
 	return list, err
 }
 
-// readReaders lists the users with IDs above after whose badges count a view and who were last seen at since or later, at most
-// limit.
+// readReaders lists readers of a view: users whose badges count it, with IDs above after, who were last seen at since or later. It
+// lists at most limit of them, in the order of their IDs.
 func readReaders(ctx context.Context, db *sql.DB, view View, after services.UserID, since time.Time, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }

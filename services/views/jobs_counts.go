@@ -136,7 +136,7 @@ func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	return nil
 }
 
-// usersOfChunk are the readers in a chunk now: they may be more than a page by now.
+// usersOfChunk lists the readers in a chunk at this moment. They are more than a page if readers came since the chunk was made.
 func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	var part chunk
 	if err := jobs.ReadPayload(job, &part); err != nil {

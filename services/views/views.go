@@ -161,7 +161,7 @@ type Page struct {
 }
 
 // List lists the views of some codes that a user has looked at, in the order of code and ID: at most size views that come
-// behind after, each with its new items.
+// behind the view after, each with its new items.
 func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after View, size int) (Page, error) {
 	if n := len(codes); n == 0 || n > maxCodes {
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)

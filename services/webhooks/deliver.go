@@ -173,7 +173,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	return items, seen, nil
 }
 
-// fresh lists the next changes of the stream, up to the first of a user in seen; all says that there are no others.
+// fresh lists the next changes of the stream, up to the first whose user is in seen. all says that no further changes are left.
 func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
 	changes, err := d.s.cfg.Stream.After(ctx, e.readTo, d.s.batch)
 	if err != nil || len(changes) == 0 {

@@ -142,7 +142,8 @@ func TestSpareProcessors(t *testing.T) {
 	}
 }
 
-// GOGC in the environment overrides the program's setting.
+// The heap may grow by node.MaxPercent, and Go's memory limit is three quarters of the limit that the system sets, if it sets one. If
+// GOGC is in the environment, the program does not change how much the heap may grow.
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
@@ -264,8 +265,8 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 		for ; frees == rush && waited < 60; waited++ {
 			second(t.Context())
 		}
-		// A second for each 8 MB of the live heap makes 20 s or more, because other tests have left data. The second in which the
-		// rush happened counts too.
+		// The live heap is 160 MB, or more if other tests have left data: a second for each 8 MB of it makes 20 s or more. The second
+		// in which the rush happened counts too.
 		if least := []int{3, int(runtimeMetric("/gc/heap/live:bytes")>>23) - 1}[rush]; frees != rush+1 || waited < least || waited > least+1 {
 			t.Errorf("after rush %d memory was given back %d times, the last time after %d s; want one after %d s", rush+1, frees, waited, least)
 		}

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// step is a row of the recipe: a file, and the place in it.
+// step matches a row of a recipe: a file, and a place in it.
 var step = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
 // sourcePlaces are the places that list the sources, each with a function that returns the text for a source that is one count.

@@ -71,8 +71,8 @@ func (b *boards) has(s *sessionModel, host string) bool {
 	return follows && (follow.step <= s.step || s.recent[follow.step]) && !b.mutes[p]
 }
 
-// lastFollows returns the steps of a reader's follows of the hosts that are on the board now. step is that of the last follow before
-// since, 0 without one. recent are the steps of the follows from since on.
+// lastFollows looks at the hosts who are on a reader's board now, and at the steps in which the reader followed them. step is the last
+// of these steps before since, 0 without one. recent are the steps from since on.
 func (b *boards) lastFollows(reader string, since time.Time) (step int, recent map[int]bool) {
 	recent = map[int]bool{}
 	for _, show := range b.shows {
@@ -189,8 +189,8 @@ func (b boardModel) above(other boardModel) bool {
 	return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(other.id, b.id)) < 0
 }
 
-// Every page of every session, and every event of an open board, equals a sorted list, after every history of hosts, shows and
-// readers in which Redis or nodes lose their data and nodes lag behind the changelog.
+// In random histories hosts, shows and readers change, Redis or nodes lose their data, and nodes lag behind the changelog. Every page
+// of every session, and every event of an open board, equals the model, a sorted list.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
 		histories.Fewer(t, 4)
