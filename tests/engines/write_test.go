@@ -186,7 +186,7 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 				if !stood {
 					process := 0
 					err := execute(b.ctx, tx, `SET LOCAL idle_in_transaction_session_timeout = '1ms'`)
-					// After this answer, the statement before it has been executed too.
+					// Once this statement is answered, the statement before it has been executed too.
 					if _, failed := tx.One(b.ctx, sql.AdHoc("test", `SELECT pg_backend_pid()`), nil, &process); err != nil || failed != nil {
 						return errors.Join(err, failed)
 					}
@@ -336,7 +336,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 }
 
 // Each function of a batch has a later time than the function before, and a later batch has later times even if the clock
-// stands still. If the clock is set back, the next batch uses the new time.
+// stands still. If the clock is set back by an hour, the next batch uses the new time.
 func TestTimesOfABatchRise(t *testing.T) {
 	each(t, func(b *bundle) {
 		var times []time.Time

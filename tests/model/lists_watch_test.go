@@ -17,7 +17,7 @@ type listWatch struct {
 	next func() []byte // waits for the next message of the server
 }
 
-// watchList subscribes to name, after the position since unless it is "", with the fields in selected beside the badges.
+// watchList subscribes to name, with the fields in selected beside the badges. since is the version that the client has; "" for none.
 func watchList(t *testing.T, n *world.Node, as, name, since, selected string) listWatch {
 	t.Helper()
 	conn := n.Dial(t)
@@ -71,8 +71,8 @@ func (w listWatch) until(what, want string) string {
 	}
 }
 
-// Open lists get every change that another node commits, including changes that no count shows: messages in muted conversations
-// of both kinds, and marks of items that were already seen.
+// Open lists get every change that another node commits, including changes that no count of the badges shows: messages in a muted GROUP
+// or ROOM, and a mark as read of notifications that were seen already.
 func TestOpenListsGetEveryChange(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("bob", "alice")
