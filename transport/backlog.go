@@ -22,7 +22,7 @@ const (
 // are not counted, because they fit into the buffers of a connection. It is safe for concurrent use. It refuses no answer: the
 // operation was charged and executed, so only the write deadline changes.
 type backlog struct {
-	limit int64
+	limit int64 // bytes
 	// Atomic and not behind a lock: the long answers of all connections are counted here, and a slightly old sum is good enough.
 	waiting atomic.Int64
 }

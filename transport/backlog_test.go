@@ -13,8 +13,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-const longEcho = 2 * smallAnswer
+const longEcho = 2 * smallAnswer // bytes
 
+// askLongEcho is a request for an answer of a little more than longEcho bytes.
 var askLongEcho = `{"query":"{echo(text:\"` + strings.Repeat("x", longEcho) + `\")}"}`
 
 // askOverSocket asks for a long answer over a socket that is not read.
@@ -38,7 +39,8 @@ func (w *world) askOverSocket() {
 	synctest.Wait() // its answer waits
 }
 
-// askOverHTTP asks for a long answer, and returns a function that reads the rest of it until an error.
+// askOverHTTP asks for a long answer and reads its first line. rest reads on until the end or an error, and returns the number of
+// bytes.
 func (w *world) askOverHTTP() (rest func() int) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")

@@ -75,7 +75,8 @@ func manyErrors(t *testing.T, limit int) http.Handler {
 	})
 }
 
-// An event that is too long ends its subscription with the error, for both ways of delivering events.
+// An event that is too long ends its subscription with the error, for a subscription that wakes (ticks) and for one that does not
+// (plain).
 func TestLongEventsEndTheirSubscription(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
 		inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
@@ -118,7 +119,7 @@ func TestAnUnreadAnswerIsCutOff(t *testing.T) {
 // addressed is a connection from an address of the test's choice.
 type addressed struct {
 	net.Conn
-	from string
+	from string // what RemoteAddr returns
 }
 
 func (a addressed) RemoteAddr() net.Addr {

@@ -15,7 +15,7 @@ import (
 // tokenClaims are the claims that the server reads. The library checks the registered ones; this file checks scope and sub.
 type tokenClaims struct {
 	jwt.RegisteredClaims
-	// It has no JSON tag, because UnmarshalJSON reads the claims by their names without reflection.
+	// Scope has no JSON tag, because UnmarshalJSON reads the claims by their names without reflection.
 	Scope scopeClaim
 }
 
@@ -63,7 +63,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 type scopeClaim struct {
 	// given distinguishes an absent claim, which means viewer, from a claim without any known scope, which is refused.
 	given bool
-	names []string
+	names []string // of scopes, in their order
 }
 
 // UnmarshalJSON reads either form.

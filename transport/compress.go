@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// compressFrom is the length in bytes from which an answer is compressed. A shorter one, such as badges, fits into a few
-// packets anyway: compression would only cost time. Both the Front and writeResponse compare with it, and must agree.
+// compressFrom is the length in bytes from which an answer is compressed. A shorter one, such as badges, fits into a few packets
+// anyway: compression would only cost time. The Front and writeResponse both use it, so that they give the same answer.
 const compressFrom = 2 << 10
 
 // compressors holds writers for reuse: a new one takes more memory than most answers. The library is faster than Go's

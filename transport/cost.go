@@ -17,19 +17,19 @@ const (
 )
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of variables.
-// One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, the method in
-// applies the variables, and does not walk the document again. All sums stop at maxCount, so that none overflows.
+// One unit is about a microsecond of the server's time. The cost is computed once for a document. For each request, cost.in applies
+// the variables, and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
-	fixed       int
-	perItem     []perItem
-	followsPage bool // a list in it has the length of the page around the selection
-	readsPage   bool // it reads a page, once for each item of a list around it
+	fixed       int       // the part that depends on no variable
+	perItem     []perItem // the parts that depend on variables
+	followsPage bool      // it contains a list of the items of the page around it
+	readsPage   bool      // it contains a page: in a list, a page is read for each item
 }
 
 // perItem is a cost for each item of a list. For a nested list, each contains the perItem of the inner list.
 //
-// If the number of items is a literal of first or a default, and the cost of each item is fixed, times makes a fixed cost
-// instead.
+// If the number of items is a literal or a default, and the cost of each item is fixed, no perItem is needed: times then returns a
+// fixed cost.
 type perItem struct {
 	items amount
 	each  cost // of one item
@@ -37,10 +37,10 @@ type perItem struct {
 
 // amount is the number of items that one argument of a field asks for. The zero value is an empty list.
 type amount struct {
-	value         *ast.Value // nil: ifAbsent applies
-	last          *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
-	elements      bool       // the number is the length of the argument, not its value
-	key           string     // the list is in this field of the argument; "": it is the argument
+	value         *ast.Value // the argument that asks for items; nil: it is absent, and ifAbsent applies
+	last          *ast.Value // the argument last, by which a list is paged from its end; nil: it is absent
+	elements      bool       // the argument is a list, and the number is its length; false: the number is the value of the argument
+	key           string     // if elements: the list is in this field of the argument; "": the argument itself is the list
 	emptyIsAbsent bool       // the list has the IDs that a mutation marks: an empty list counts as absent
 	// ifAbsent is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
 	ifAbsent int
@@ -149,13 +149,14 @@ func (a amount) count(variables map[string]any) int {
 }
 
 // costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
-// argument first, the number is the value of that argument or of last; for a list with a list as argument, the length of the
-// argument; for a list in the payload of a mutation of some IDs, the number of these IDs; for any other list, an assumed number.
+// argument first, that number is the value of first or of last. For a list with a list as argument, it is the length of the argument.
+// For a list in the payload of a mutation of some IDs, it is the number of these IDs, but at most the assumed number unless there is a
+// page below the list. For any other list, it is an assumed number.
 //
-// The objects of a list are read together, so the assumed number is small. But a page below a list is read once for each item of the
-// list, so such a list is assumed to be as long as it can be. A page is read even if a client selects no item of it, so each item then
-// costs as much as a leaf. The costs follow from the document and its variables and not from the database, so that a client can
-// compute them. A list with few rows is not cheaper.
+// The objects of a list are read together, so the assumed number is small. But if there is a page below a list, the page is read once
+// for each item of the list: then the list is assumed to be as long as it can be. A page is read even if a client selects no item of
+// it, so each item then costs as much as a leaf. The costs follow from the document and its variables and not from the database, so
+// that a client can compute them. A list with few rows is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
 	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
@@ -167,8 +168,8 @@ func (c costs) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil, nil)
 }
 
-// selections is the cost of a selection set of a field. page is the number of items in its lists; nil if their own arguments
-// determine it.
+// selections is the cost of a selection set. of is the field around it; nil for an operation. page is the number of items in its lists;
+// nil if their own arguments determine it.
 func (c costs) selections(set ast.SelectionSet, of *ast.Field, page *amount) (sum cost) {
 	for _, selection := range set {
 		switch one := selection.(type) {
@@ -186,8 +187,8 @@ func (c costs) selections(set ast.SelectionSet, of *ast.Field, page *amount) (su
 	return sum
 }
 
-// field is the cost of one field with its selections, in the selection of another. page is the number of items of the connection
-// around it; nil without one.
+// field is the cost of one field with its selections. of is the field around it; nil for a root field. page is the number of items of
+// the connection around it; nil without one.
 func (c costs) field(field, of *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
@@ -213,7 +214,7 @@ func (c costs) field(field, of *ast.Field, page *amount) cost {
 		own = page // in a subscription to a list, the field around the connection has the argument first
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
-		// The lists below have their own numbers of items. The number of this list multiplies them and does not replace them.
+		// A list below has its own number of items. The number of this list multiplies the cost of the lists below.
 		items := c.selections(field.SelectionSet, field, nil)
 		items.fixed += weight
 		items.readsPage = true
@@ -264,9 +265,9 @@ func pageOf(field *ast.Field) *amount {
 	return &page
 }
 
-// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, or the
-// input of the mutation around it has ids, the answer has one item for each of them. all means that a list of unknown length counts as
-// long as it can be.
+// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, the answer has
+// one item for each of them. It is the same for the ids in the input of the mutation around the list, but they count at most as the
+// assumed number unless all is true. If all is true, a list of unknown length counts as long as it can be, and not as long as assumed.
 func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
@@ -291,8 +292,8 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	return items
 }
 
-// idsOf returns the argument input of a field, if it has a list of ids, and the name of that field of the input. For a literal
-// input it returns the ids themselves.
+// idsOf finds the list ids in the argument input of a field; nil without one. If the input is a variable, value is the variable, and
+// key is the name of the list in it. If the input is a literal, value is the list itself.
 func idsOf(field *ast.Field) (value *ast.Value, key string) {
 	const name = "ids"
 	if field == nil {

@@ -101,8 +101,8 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: one for each subscription that does not wake, and one for each socket that
-// is not watched.
+// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: there is one for each subscription that does not wake (see
+// SocketConfig.Wake), and one for each socket that is not watched.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")

@@ -26,10 +26,10 @@ const maxErrors = 10
 // client can fill the cache with garbage. documents is safe for concurrent use.
 type documents struct {
 	schema  *ast.Schema
-	tokens  int
+	tokens  int // the most tokens of a text
 	shape   Shape
-	first   []core.Rule // nearly linear in the document
-	second  []core.Rule // quadratic: only for documents that pass all other rules
+	first   []core.Rule // rules that take time nearly linear in the document
+	second  []core.Rule // rules that take quadratic time: only for documents that pass all other rules
 	cache   *documentCache
 	costs   costs
 	maxCost int // an operation that costs more is refused
@@ -44,7 +44,7 @@ type documents struct {
 type document struct {
 	*ast.QueryDocument
 	costs     []cost
-	neverNull [][]string // the results of neverNull
+	neverNull [][]string // the names of variables that must not be null: see the function neverNull
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
@@ -52,7 +52,8 @@ func (d *document) costOf(operation *ast.OperationDefinition, variables map[stri
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
 
-// wrongNull returns an error if a request has a null for a variable of neverNull. An unknown operation is left to the executor.
+// wrongNull returns an error if a request has a null for a variable that must not be null. If the document has no operation of the
+// request's name, the executor reports that.
 func (d *document) wrongNull(request *params) *gqlerror.Error {
 	operation := d.Operations.ForName(request.OperationName)
 	if operation == nil {

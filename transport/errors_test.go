@@ -42,6 +42,7 @@ func everyCode() map[string]struct {
 	return cases
 }
 
+// recordedFault returns the answer that refuses a request with an error.
 func recordedFault(err error) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	writeFault(newRequest(recorder, httptest.NewRequest(http.MethodPost, "/graphql", nil)), statusOf(err), err)

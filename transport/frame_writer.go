@@ -15,7 +15,8 @@ import (
 // frame is one piece of memory and one write, and no byte is copied.
 const headRoom = 10
 
-// maxReason is the maximum length of a close reason in bytes. The code takes the other two bytes of a control frame.
+// maxReason is the maximum length of a close reason in bytes. In the payload of a close frame, the close code takes the other two
+// bytes.
 const maxReason = maxControl - 2
 
 // appendHeadRoom appends the room for the head of a frame. The payload must follow.
@@ -46,9 +47,9 @@ func prependHead(opcode int, message []byte) []byte {
 
 // The states of a frameWriter. They only rise.
 const (
-	wireOpen    = iota
-	wireClosing // a close frame waits for the message that is being written, or is being written
-	wireOver    // a close frame was sent, or a write has failed: nothing may follow
+	wireOpen    = iota // messages may be written
+	wireClosing        // a close frame waits for the message that is being written, or is being written
+	wireOver           // a close frame was sent, or a write has failed: nothing may follow
 )
 
 // frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
@@ -60,7 +61,7 @@ type frameWriter struct {
 	conn net.Conn
 
 	mu    sync.Mutex
-	state uint8
+	state uint8      // one of the states above
 	taken bool       // a goroutine has the turn
 	freed *sync.Cond // signals a change of taken or state; nil: no goroutine has waited yet
 }

@@ -36,6 +36,7 @@ func (c *writtenConn) Write(piece []byte) (int, error) {
 
 func (*writtenConn) SetWriteDeadline(time.Time) error { return nil }
 
+// payloadOf returns a payload of a length in bytes.
 func payloadOf(length int) []byte { return bytes.Repeat([]byte("0123456789"), length/10+1)[:length] }
 
 // send writes one message through the writer.

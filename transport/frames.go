@@ -14,7 +14,8 @@ import (
 )
 
 // This file reads the frames of a client, by section 5.2 of RFC 6455; frame_writer.go writes the frames of the server.
-// gorilla/websocket does only the handshake, because its connection keeps a buffer and waits for the next message within a read.
+// gorilla/websocket does only the handshake: its connection keeps a buffer, and a goroutine has to wait in its read for the next
+// message.
 const (
 	finalBit     = 0x80 // of the first byte: the last frame of its message
 	reservedBits = 0x70 // of the first byte: for extensions, of which the server knows none
@@ -22,17 +23,17 @@ const (
 	maxControl   = 125  // bytes of a ping, a pong or a close
 	keptMessage  = 4096 // bytes of memory for a message that an input keeps for its next user
 
-	continuationFrame = 0
+	continuationFrame = 0 // the opcode of every frame of a message but the first
 )
 
 // input holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
 // borrows an input while it reads.
 type input struct {
 	buffer   [512]byte
-	from, to int // of buffer
-	message  bytes.Buffer
-	kind     int  // of the message: text or binary
-	begun    bool // a frame of the message has arrived, but not the last one
+	from, to int          // the bytes buffer[from:to] are not used yet
+	message  bytes.Buffer // the payload of the message so far
+	kind     int          // of the message: text or binary
+	begun    bool         // a frame of the message has arrived, but not the last one
 }
 
 // inputs are reused: a socket that waits with a watch holds none.
@@ -77,8 +78,8 @@ func (in *input) need(from io.Reader, n int) ([]byte, error) {
 // frame is the head of a frame.
 type frame struct {
 	opcode int
-	final  bool
-	length int64
+	final  bool  // it is the last frame of its message
+	length int64 // of the payload, in bytes
 	mask   [4]byte
 }
 

@@ -41,10 +41,10 @@ type Front struct {
 	// These are set once and never change. Without quick, all connections go to next.
 	next     *http.Server
 	queries  *queries
-	handler  http.Handler
-	quick    QuickSchema
-	loops    *frontLoops // nil: each connection has a goroutine
-	loopback bool
+	handler  http.Handler // what next serves at /graphql
+	quick    QuickSchema  // nil: the front answers nothing itself
+	loops    *frontLoops  // nil: each connection has a goroutine
+	loopback bool         // it applies the checks of LoopbackOnly
 	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
 	heads    *textMemory[*head]
 	requests *textMemory[*knownRequest]

@@ -25,7 +25,7 @@ type knownRequest struct {
 	query bool  // it is a query that the front may answer; false: the HTTP server answers it
 	// The document and the price, for Limits. Neither depends on variables.
 	operation *graphql.OperationContext
-	price     int
+	price     int // the cost of the operation
 }
 
 // requestOf returns the request in the bytes of a body. Only queries are remembered: a mutation rarely comes twice, and a bad

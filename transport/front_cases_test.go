@@ -89,6 +89,7 @@ var frontCases = []struct {
 	{"Garbage", false, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 nothing\r\n\r\n"},
 }
 
+// manyHeaders returns count lines of different headers.
 func manyHeaders(count int) string {
 	var lines []string
 	for i := range count {

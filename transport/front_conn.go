@@ -37,21 +37,21 @@ const (
 type frontConn struct {
 	front *Front
 	conn  net.Conn
-	to    *frontListener
-	state atomic.Int32
+	to    *frontListener // where the connection is handed on
+	state atomic.Int32   // one of the states above
 
 	// A proxy sends requests of many clients over one connection; then the address is computed for each request and not kept here.
 	address             string    // as addresses.of returns it without X-Forwarded-For
 	read, written       time.Time // the deadlines that are set
 	ahead               [1]byte   // the byte that watch has read, if hasAhead
-	hasAhead            bool
+	hasAhead            bool      // watch has read a byte that is not used yet
 	wrote               bool      // a part of the present answer was written
 	arriving            *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
 	slowAt              time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
 	joint               int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
 	answersBeforeReturn int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
-	loop loopConn
+	loop loopConn // what the loops know of the connection
 }
 
 // frontBuffers are reused: a connection has one for as long as it has a goroutine.

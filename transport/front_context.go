@@ -10,12 +10,12 @@ import (
 // frontContext is the context of a request. It has its deadline from the start, but makes a timer only if a goroutine waits for
 // it. Most answers by Quick never wait, and a context with a timer would be a large part of their cost.
 type frontContext struct {
-	values context.Context
-	until  time.Time
+	values context.Context // has the values of the request, and never ends
+	until  time.Time       // the deadline
 	// mu guards ended and the creation of waiting, so that a wait that begins during end is cancelled too.
 	mu      sync.Mutex
-	ended   bool
-	waiting atomic.Pointer[frontWaiting]
+	ended   bool                         // end was called
+	waiting atomic.Pointer[frontWaiting] // nil until the first call of Done
 }
 
 // frontWaiting is the real context behind a frontContext. It is made by the first call of Done.

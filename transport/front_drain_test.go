@@ -90,9 +90,10 @@ func TestFrontShutdownGivesUp(t *testing.T) {
 // kept is a connection that a client keeps for further requests.
 type kept struct {
 	net.Conn
-	from *bufio.Reader
+	from *bufio.Reader // reads the answers
 }
 
+// keep opens a connection to the front.
 func (f *fronted) keep() *kept {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.at))

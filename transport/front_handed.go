@@ -69,14 +69,14 @@ type handedConn struct {
 	// takeBack gives the connection to the front, with the bytes that were read of the next request; false if the front has ended.
 	// nil: the connection stays with the HTTP server.
 	takeBack      func(before []byte) bool
-	handedAnswers int // the number of answers after which it returns
-	state         atomic.Int32
-	wholeRoom     int // the size of the HTTP server's empty buffer; only the reader uses it
+	handedAnswers int          // the number of answers after which it returns
+	state         atomic.Int32 // one of the states below
+	wholeRoom     int          // the size of the HTTP server's empty buffer; only the reader uses it
 
 	mu       sync.Mutex
 	change   sync.Cond // signals a change of the fields below
 	deadline time.Time // of reads; zero for none
-	closed   bool
+	closed   bool      // the HTTP server has closed the connection
 }
 
 // maxHandedAnswers is the greatest number of answers for which a connection stays with the HTTP server. To hand it on and back
@@ -152,8 +152,8 @@ func (c *handedConn) Close() error {
 func (c *handedConn) Read(to []byte) (int, error) {
 	switch {
 	case c.takeBack == nil:
-	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there. A read of one
-	// byte can also belong to a body, if one byte of the server's buffer is free, but then a deadline is set.
+	// While the HTTP server answers, it reads one byte in the background, to see whether the client is still there. It may also read
+	// one byte of a body, if its buffer has room for one byte only. But then a deadline is set.
 	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
 		return c.look(to)
 	case c.returns(len(to)):
@@ -219,8 +219,8 @@ func (c *handedConn) CloseWrite() error {
 // It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
 // request.
 type payment struct {
-	address   atomic.Bool // the front has charged the address of one request; true: that request has used it
-	operation bool
+	address   atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
+	operation bool         // the front has charged the operation too
 	caller    *frontCaller // the caller, whose token was checked; nil: the token must still be checked
 }
 

@@ -81,10 +81,11 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 // fakeHanded is a handed connection. Its methods use it as the HTTP server does, and its client sends one byte for each read.
 type fakeHanded struct {
 	*handedConn
-	client net.Conn
-	taken  *string // the bytes with which it was taken back; nil: it was not
+	client net.Conn // the other end
+	taken  *string  // the bytes with which it was taken back; nil: it was not
 }
 
+// newFakeHanded makes a connection that returns after handedAnswers answers.
 func newFakeHanded(t *testing.T, handedAnswers int) *fakeHanded {
 	ours, client := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), client.Close() })

@@ -17,13 +17,13 @@ import (
 // head is the head of a plain request, with everything that follows from it alone. No field depends on the body, the address or
 // the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
 type head struct {
-	text      []byte
+	text      []byte        // the bytes of the head, with its blank line
 	length    int           // of the body
 	request   *http.Request // without its body, context and address
-	to        answering
-	gzip      bool   // the client accepts gzip
-	answer    []byte // the first lines of the answer's head
-	forwarded bool   // the request has X-Forwarded-For
+	to        answering     // the form of the answer
+	gzip      bool          // the client accepts gzip
+	answer    []byte        // the first lines of the answer's head
+	forwarded bool          // the request has X-Forwarded-For
 	// Such a head is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
 	// again.
 	once bool   // no other request has the same head

@@ -59,8 +59,8 @@ func sinceStart() int64 { return int64(time.Since(processStart)) }
 
 var processStart = time.Now()
 
-// loopConn is the part of a connection that loops use. raw is set before in, and does not change while the connection is in a
-// loop.
+// loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before in, and does not change
+// while the connection is in a loop.
 type loopConn struct {
 	in   atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
 	key  uint64                    // set under the loop's lock, before the connection is in conns
@@ -104,7 +104,7 @@ type frontLoop struct {
 type loopPoll struct {
 	file   *os.File
 	raw    syscall.RawConn
-	number int
+	number int // the descriptor
 }
 
 // add registers a connection; false if the system refuses. epoll reports input that is there already, and then each new input once.
@@ -130,7 +130,7 @@ func (l *frontLoop) add(c *frontConn) bool {
 	return true
 }
 
-// claimed is the result of claim.
+// claimed says what claim has found.
 type claimed int
 
 const (

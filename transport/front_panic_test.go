@@ -71,7 +71,7 @@ func TestFrontSurvivesAPanic(t *testing.T) {
 	eventually.Holds(t, "no connection is left", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 0 })
 }
 
-// Behind a part of an answer there is no 500.
+// If the front panics after a part of an answer was written, it adds no 500 to that part.
 func TestFrontAddsNothingToAPartOfAnAnswer(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = quiet })
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))

@@ -17,13 +17,13 @@ import (
 type loopRunner struct {
 	loop     *frontLoop
 	poll     *loopPoll
-	relief   *time.Timer
+	relief   *time.Timer // starts another runner if the read of a batch takes long
 	relieved atomic.Bool // another runner has taken over, and this one ends with its batch
 
-	events   []syscall.EpollEvent
+	events   []syscall.EpollEvent // what epoll has reported
 	slots    []*loopSlot
-	used     int // of slots
-	requests []JointRequest
+	used     int            // the first used slots are the batch
+	requests []JointRequest // of the batch, in the order of its slots
 
 	// The functions are made once and not for each call. text is their argument, count and err are their results.
 	wait, read, write func(descriptor uintptr)
@@ -37,10 +37,10 @@ type loopSlot struct {
 	conn    *frontConn
 	input   [frontBuffer]byte
 	head    *head
-	body    []byte // in input
-	known   *knownRequest
-	request *frontRequest
-	out     []byte // the buffer of the answer
+	body    []byte        // in input
+	known   *knownRequest // the meaning of the body
+	request *frontRequest // the context of the request
+	out     []byte        // the buffer of the answer
 }
 
 // newLoopRunner makes a runner of a loop.
@@ -190,7 +190,7 @@ func (r *loopRunner) charge(c *frontConn, slot *loopSlot) {
 	r.used++
 }
 
-// answer answers the batch.
+// answer answers the requests of the batch by one read, and sends the answers. The batch is empty afterwards.
 func (r *loopRunner) answer() {
 	if r.used == 0 {
 		return
@@ -225,8 +225,8 @@ func (r *loopRunner) jointly(ctx context.Context) {
 	r.loop.schema.AnswerJointly(ctx, r.requests)
 }
 
-// reply sends as much of an answer as the connection takes at once. A goroutine sends the rest, or answers a request that the
-// batch did not answer.
+// reply sends a short answer, or as much of it as the connection takes at once. A goroutine sends the rest, sends a long answer, or
+// answers a request that the batch did not answer.
 func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	c, h, front := slot.conn, slot.head, r.loop.front
 	defer func() {

@@ -10,16 +10,16 @@ import (
 	"tidings/tests/world"
 )
 
-// One trace leads from a mutation on one node, through its job, to the push of the other node. Each span's parent is in the
-// trace, up to the client's span.
+// One trace leads from a mutation on one node, through its job, to the push of the other node. The parent of each span is a span of the
+// same trace, and the first parent is the client's span.
 func TestATraceCrossesNodes(t *testing.T) {
 	c := world.StartCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
-		// With this interval only hints cause pushes. Reconciliation would sometimes find a change before its hint, and does not know
-		// the trace.
+		// With this interval only hints cause pushes. A shorter one would let reconciliation sometimes find a change before its hint,
+		// and reconciliation does not know the trace.
 		return world.StartProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
 	}
 	a, b := start("a"), start("b")

@@ -11,7 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// den makes a room that is counted when read, with its owner and two other members.
+// den makes a room of an owner and members, and sends a first message. The room has more members than MaxWriteMembers, so each member's
+// messages are counted when the member reads. say sends a further message of the owner through the node n.
 func den(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
@@ -43,8 +44,8 @@ func isLit(b world.Badges, dot string) bool {
 	return false
 }
 
-// A node learns of a message that was sent through it before it learns of a dot that another node raised earlier. The device
-// still gets both.
+// A message is sent through one node while a dot that another node raised before it is still unknown there. The device on the first
+// node gets both changes, although its node learns of them in the wrong order.
 func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := den(t, p.A, "alice", "bob", "carol")

@@ -13,14 +13,15 @@ import (
 	"tidings/tests/world"
 )
 
-// listener is a node and a webhook of it that receives alerts of certain parts.
+// listener is a node with a webhook for alerts of certain parts. It is also the receiver of that webhook.
 type listener struct {
 	*world.Node
 	t      *testing.T
-	alerts chan alert
+	alerts chan alert  // what the receiver got, without silent events
 	fails  atomic.Bool // the receiver answers 500, and notes no alert
 }
 
+// alert is the body of a request of the webhook.
 type alert struct {
 	Data struct {
 		Key    string
@@ -29,6 +30,7 @@ type alert struct {
 	}
 }
 
+// listens starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
 func listens(t *testing.T, sources ...string) *listener {
 	t.Helper()
 	l := &listener{t: t, alerts: make(chan alert, 100)}
@@ -42,6 +44,7 @@ func listens(t *testing.T, sources ...string) *listener {
 	return l
 }
 
+// ServeHTTP receives a request of the webhook.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var one alert
 	if err := json.NewDecoder(r.Body).Decode(&one); err != nil || l.fails.Load() {

@@ -74,7 +74,7 @@ const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
 	edges{cursor status plannedAt startedAt endedAt node{` + ShowFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
-// BoardPlace is where a page of a board starts; "" is omitted.
+// BoardPlace is where a page of a board starts. A field that is "" is left out of the query.
 type BoardPlace struct{ After, Session, Last string }
 
 // Variables returns the variables of BoardQuery for a page that starts here.
@@ -131,7 +131,7 @@ type BoardEvent struct {
 	SessionID                                          string
 	NewSession, More                                   bool
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
-	NewAbove                                           int
+	NewAbove                                           int // number of shows above the first show of the session
 	LiveBoard                                          Count
 	Badges                                             struct {
 		Version   string
@@ -151,7 +151,8 @@ func (e BoardEvent) Says() string {
 	return fmt.Sprintf("live%v ended%v moved%v gone%v above:%d", titles(e.WentLive), titles(e.Ended), titles(e.Rescheduled), titles(e.Cancelled), e.NewAbove)
 }
 
-// WatchBoard subscribes to a person's live board.
+// WatchBoard subscribes to a person's live board. session is that of the pages that the client shows, and since the version of the
+// badges that it has; "" leaves either out.
 func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 	t.Helper()
 	conn := n.Dial(t)
@@ -167,6 +168,7 @@ func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 	return boardWatch{t, conn}
 }
 
+// orNil returns nil for "", so that the variable is null.
 func orNil(text string) *string {
 	if text == "" {
 		return nil
@@ -208,6 +210,7 @@ func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
 	}
 }
 
+// Expect waits for an event whose short form is want.
 func (w boardWatch) Expect(want string) BoardEvent {
 	w.t.Helper()
 	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })

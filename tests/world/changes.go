@@ -6,20 +6,20 @@ import "fmt"
 type Change struct {
 	Key, Version string
 	Total        int
-	Silent       bool
+	Silent       bool // the reader must not alert the user
 	Cause        *struct{ Source, Part, ItemID string }
 	Sources      []struct {
 		Source, Part string
 		Count        int
 	}
-	Dots []string
+	Dots []string // the names of the dots that are lit
 }
 
 // Changes follows the change stream through any node. Last has each user's last change.
 type Changes struct {
 	Last    map[string]Change
 	Sounded map[string]Change // each user's last change that was not silent
-	after   string
+	after   string            // the cursor up to which the stream was read; "" is its beginning
 }
 
 // Read reads the stream to its end, from the node at url. A version of a user that does not rise is an error.

@@ -21,8 +21,8 @@ func (n *Node) FanoutState() fanoutState {
 type Audience struct {
 	User      struct{ ID string }
 	Followers int
-	Mode      string
-	Pinned    *string
+	Mode      string  // SMALL, BIG or HUGE
+	Pinned    *string // the mode that an operator pinned; nil: none
 }
 
 // Audience reads admin.author of the user with the key as an operator.

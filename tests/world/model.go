@@ -57,8 +57,8 @@ func (w *World) Again(t *rapid.T) {
 	}
 }
 
-// Early marks a post as seen while its fan-out to the reader still waits, because another device may have shown it. Then it marks
-// an older post, as a late device does.
+// Early publishes a post. For some of the followers it marks the post as seen while its fan-out still waits, because another device may
+// have shown the post. Then it marks any post up to that one, as a late device does.
 func (w *World) Early(t *rapid.T) {
 	w.Publish(t)
 	newest := w.posts[len(w.posts)-1]
@@ -84,23 +84,23 @@ func (w *World) Lose(t *rapid.T, server *redistest.Server) {
 // World is the slow, independent model: the posts, follows, likes and visits of a few people, in lists.
 type World struct {
 	N      *Node
-	People []string
-	Flush  func() // nil if Redis cannot be emptied
+	People []string // their keys
+	Flush  func()   // nil if Redis cannot be emptied
 
-	posts   []*worldPost
-	Follows map[string]map[string]int    // reader -> author -> number of posts at the follow
-	modes   map[string]map[string]string // reader -> author -> mode of the follow; absent: ALL
-	seen    map[string]int               // reader -> number of posts up to their seen position
-	liked   map[string]map[string]int    // post -> liker -> time of the first like, kept when the like is undone
-	stands  map[string]map[string]bool
+	posts   []*worldPost                                // in the order in which they were published
+	Follows map[string]map[string]int                   // reader -> author -> number of posts at the follow
+	modes   map[string]map[string]string                // reader -> author -> mode of the follow; absent: ALL
+	seen    map[string]int                              // reader -> number of posts up to their seen position
+	liked   map[string]map[string]int                   // post -> liker -> time of the first like, kept when the like is undone
+	stands  map[string]map[string]bool                  // post -> liker -> whether the like stands, which is false once it is undone
 	Noticed map[string]int                              // recipient -> the Clock up to which they have seen their notifications
 	Shows   func(reader, author string) bool            // whether a reader who follows the author may see their posts; nil: always
-	Unshown func(reader, author string, place int) bool // whether the author had hidden from the reader, or blocked them, when the post at place was published; nil: never
+	Unshown func(reader, author string, place int) bool // whether the author hid from the reader, or blocked them, when the post at place was published; nil: never
 	Off     func(person, category string) bool          // whether the person turned off the category of notifications; nil: nobody did
-	Clock   int
-	Moves   []func(*rapid.T)  // steps that may happen between two pages of a walk
-	Pending bool              // jobs may wait, so feeds may be out of date
-	version map[string]string // reader -> last version of their badges
+	Clock   int                                         // the number of likes of which an author was notified: the time of the newest one
+	Moves   []func(*rapid.T)                            // steps that may happen between two pages of a walk
+	Pending bool                                        // jobs may wait, so feeds may be out of date
+	version map[string]string                           // reader -> last version of their badges
 }
 
 // NewWorld makes the model of people on a node. flush empties Redis; nil if the history never does that.

@@ -2,7 +2,7 @@ package world
 
 import "pgregory.net/rapid"
 
-// likes returns the number of the person's posts with likes that the person has not seen.
+// likes returns how many of a person's posts have a like that the person has not seen.
 func (w *World) likes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
@@ -50,6 +50,7 @@ func (w *World) Like(t *rapid.T) {
 	}
 }
 
+// stand notes whether a like stands or was undone.
 func (w *World) stand(post, liker string, stands bool) {
 	if w.stands[post] == nil {
 		w.stands[post] = map[string]bool{}
@@ -57,6 +58,7 @@ func (w *World) stand(post, liker string, stands bool) {
 	w.stands[post][liker] = stands
 }
 
+// markNotificationsSeen marks the notifications of likes of a drawn person as seen, and checks that their count is then 0.
 func (w *World) markNotificationsSeen(t *rapid.T) {
 	person := w.Person(t, "person")
 	w.N.Settle()

@@ -157,7 +157,7 @@ type Answer struct {
 		Message    string
 		Extensions struct{ Code, Reason string }
 	}
-	Status int
+	Status int // of HTTP
 }
 
 // ErrorCode returns the code of the first error, "" when there is none.
@@ -232,10 +232,10 @@ const BadgeFields = `version quiet total{value display precision inTotal} homeFe
 	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}}
 	liveBoard{value precision inTotal} views{value precision inTotal} dots{name lit}`
 
-// Badges is the document as a client sees it.
+// Badges are the badges as a client sees them.
 type Badges struct {
 	Version         string
-	Quiet           bool
+	Quiet           bool // the quiet hours of the person are in effect
 	Total, HomeFeed Count
 	Notifications   struct {
 		Newest                                *string
@@ -265,7 +265,7 @@ type Badges struct {
 // Count is a count of the badges as a client sees it.
 type Count struct {
 	Value     int
-	Display   string
+	Display   string // the text to show, such as 99+
 	Precision string
 	InTotal   bool
 }

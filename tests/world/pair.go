@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// EachPair runs a test on every pair of engines that the project promises.
+// EachPair runs a test on every pair of a database and a Redis that the project supports.
 func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	t.Helper()
 	t.Run("sqlite-embedded", func(t *testing.T) {

@@ -41,7 +41,7 @@ var temporary = os.TempDir()
 // buildFolder holds the program once a test has asked for it.
 var buildFolder string
 
-// Main runs the tests of a package that starts the program, and removes it afterwards. It returns the exit code.
+// Main runs the tests of a package that starts the program. Afterwards it removes the built program. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if buildFolder != "" {
@@ -56,7 +56,8 @@ var Program = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(buildFolder, "tidings")
-	// Go's test cache must know that the tests depend on the whole program. The tests import all of the program except this file.
+	// Go's test cache must know that the tests depend on the whole program. The tests import all of it except server.go, so this file
+	// is named here: the cache notes each file that a test looks at.
 	if _, err := os.Stat(filepath.Join(Root(), "server.go")); err != nil {
 		return "", err
 	}
@@ -79,9 +80,9 @@ type Process struct {
 	tb      testing.TB
 	Command *exec.Cmd
 	URL     string
-	Output  transcript // both streams
-	Ended   chan struct{}
-	code    int // the exit code, -1 after a signal; valid once Ended is closed
+	Output  transcript    // its standard output and its standard error
+	Ended   chan struct{} // closed when the process has ended
+	code    int           // the exit code, -1 after a signal; valid once Ended is closed
 }
 
 // transcript is the output of a process so far.

@@ -77,7 +77,7 @@ func (n *Node) Readyz() (status int, text string) {
 	return response.StatusCode, string(body)
 }
 
-// Get reads a page of the node.
+// Get returns the text of a page of the node.
 func (n *Node) Get(t *testing.T, path string) string {
 	t.Helper()
 	response, err := http.Get(n.URL + path)
@@ -277,7 +277,8 @@ func (n *Node) cold() *feed.Service {
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
-// RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis.
+// RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the number of authors
+// that the reader follows; a reader who follows any must have 120 new posts.
 func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := countRoundTrips(t, func(ctx context.Context) error {

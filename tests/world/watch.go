@@ -50,15 +50,15 @@ func (b Badges) CheckInvariants() error {
 
 // Watch is a device with an open subscription to badgesChanged. It checks each event, and keeps the newest.
 type Watch struct {
-	Person string
+	Person string // their key
 	conn   *websocket.Conn
 	ended  chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
 	newest  Badges
-	events  int
-	wrong   error
-	closing int // the code of the close frame, 0 while it is open
+	events  int   // the number of events so far
+	wrong   error // the first event that broke a rule; nil: none
+	closing int   // the code of the close frame, 0 while it is open
 }
 
 // OpenWatch opens a socket as a person of development mode, and subscribes. Like any client it retries while the node is not
@@ -108,6 +108,7 @@ func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Wat
 	return w
 }
 
+// read receives messages until the connection ends.
 func (w *Watch) read() {
 	defer close(w.ended)
 	for {
@@ -166,7 +167,7 @@ func (w *Watch) Shown() (Badges, error) {
 	return w.newest, w.wrong
 }
 
-// Shows waits until the device shows a count of the feed and of the likes.
+// Shows waits until the device shows these numbers of new posts and of likes.
 func (w *Watch) Shows(tb testing.TB, within time.Duration, feed, likes int) {
 	tb.Helper()
 	Converge(tb, within, func() error {
