@@ -30,7 +30,7 @@ import (
 // quickSchema answers { who } and { hello } without the executor, and counts these answers.
 type quickSchema struct {
 	*testSchema
-	answered atomic.Int64
+	answered atomic.Int64                                               // the number of these answers
 	do       func(ctx context.Context) bool                             // is called before an answer; if it returns false, the answer fails
 	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setJointly
 }
@@ -100,6 +100,7 @@ type fronted struct {
 	plain  string // the address of the HTTP server without a front
 }
 
+// newFronted starts both. loopback applies the checks of LoopbackOnly.
 func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server)) *fronted {
 	t.Helper()
 	f := &fronted{T: t, schema: &quickSchema{testSchema: newTestSchema()}, limits: &countingLimits{}}
@@ -123,6 +124,7 @@ func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server))
 	return f
 }
 
+// serveOn calls serve with a new listener, and end at the end of the test.
 func serveOn(t *testing.T, serve func(net.Listener) error, end func() error) (address string) {
 	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
@@ -156,6 +158,7 @@ func raw(body string, lines ...string) string {
 	return start + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + body
 }
 
+// query returns the body of a request for an operation.
 func query(text string) string { return string(must(json.Marshal(map[string]string{"query": text}))) }
 
 // send writes texts, one after the other, and reads answers until count have come or the server ends the connection.
@@ -201,6 +204,7 @@ func (f *fronted) read(reader *bufio.Reader, count int) (answers []string) {
 	return answers
 }
 
+// madeID matches an ID that the server made, in an error.
 var madeID = regexp.MustCompile(`"requestId":"[0-9A-Z]{26}"`)
 
 func TestFrontAnswersAsTheServerDoes(t *testing.T) {

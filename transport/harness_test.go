@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // pipeListener is a network in memory, so that a test can run in a synctest bubble.
 type pipeListener struct {
-	conns  chan net.Conn
+	conns  chan net.Conn // the server's ends of new connections
 	closed chan struct{}
 	once   sync.Once
 }
@@ -59,6 +59,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
 
+// dial makes a connection and returns the client's end. Its parameters are those of a network function.
 func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
@@ -124,6 +125,7 @@ func overTCP(t *testing.T) *world {
 	return w
 }
 
+// newWorld starts a server with a configuration of sockets that change may alter.
 func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 	t.Helper()
 	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
@@ -145,6 +147,7 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 	return w
 }
 
+// quiet is a log that nobody reads.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // presentCodes stands in for the error presenter of the program.
@@ -156,10 +159,12 @@ func presentCodes(ctx context.Context, err error) *gqlerror.Error {
 	return shown
 }
 
+// quietRecover stands in for the program's function that turns a panic into an error. It logs nothing.
 func quietRecover(context.Context, any) error {
 	return services.Errorf(services.Internal, "an error on our side")
 }
 
+// shut drains and stops the server, and checks that nothing is left.
 func (w *world) shut() {
 	w.Helper()
 	w.sockets.Drain(w.Context(), 0)
@@ -178,8 +183,8 @@ func (w *world) shut() {
 type client struct {
 	*testing.T
 	conn     *websocket.Conn
-	raw      bool // keep the request IDs in received messages
-	received chan string
+	raw      bool                       // keep the request IDs in received messages
+	received chan string                // the messages that have come
 	closed   chan *websocket.CloseError // one value, when the connection has ended
 }
 
@@ -189,6 +194,7 @@ func (w *world) connect() *client {
 	return w.connectWith(http.Header{}, protocol)
 }
 
+// connectWith is connect with headers and subprotocols of the test's choice.
 func (w *world) connectWith(header http.Header, protocols ...string) *client {
 	w.Helper()
 	conn, err := w.dial(header, protocols...)
@@ -198,6 +204,7 @@ func (w *world) connectWith(header http.Header, protocols ...string) *client {
 	return newClient(w.T, conn)
 }
 
+// dial opens a socket; the error is a *refusal if the server answered with a status.
 func (w *world) dial(header http.Header, protocols ...string) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{NetDialContext: w.network, Subprotocols: protocols}
 	conn, response, err := dialer.DialContext(w.Context(), "ws://tidings.test/graphql", header)
@@ -215,12 +222,14 @@ type refusal struct {
 
 func (r *refusal) Error() string { return http.StatusText(r.status) }
 
+// newClient makes a client of an open socket, and begins to read.
 func newClient(t *testing.T, conn *websocket.Conn) *client {
 	c := &client{T: t, conn: conn, received: make(chan string, 1000), closed: make(chan *websocket.CloseError, 1)}
 	go c.read()
 	return c
 }
 
+// read receives messages until the connection ends.
 func (c *client) read() {
 	for {
 		_, text, err := c.conn.ReadMessage()
@@ -284,6 +293,7 @@ func (c *client) next() string {
 	return ""
 }
 
+// expect fails the test unless the next message is want.
 func (c *client) expect(want string) {
 	c.Helper()
 	if got := c.next(); got != want {
@@ -320,6 +330,7 @@ func (c *client) expectClose(code int) *websocket.CloseError {
 	return nil
 }
 
+// requestIDs matches the request IDs that the server made, in errors.
 var requestIDs = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
 
 // withoutIDs returns a text without the request IDs that the server made.
@@ -337,6 +348,7 @@ func (c *fixedClock) Now() time.Time {
 	return c.now
 }
 
+// move moves the clock forward.
 func (c *fixedClock) move(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,7 +62,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	if err != nil {
 		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
 	}
-	// GraphQL's texts are UTF-8. Answers would show other bytes as a different text than the stored one.
+	// Texts in GraphQL are UTF-8. A text of other bytes would be stored, but answers would show it as a different text.
 	for name := range values {
 		if !utf8.ValidString(values.Get(name)) {
 			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")

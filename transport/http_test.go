@@ -35,7 +35,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
-	parsed struct {
+	parsed struct { // the body, if it is JSON
 		Data   json.RawMessage
 		Errors []struct {
 			Message    string
@@ -44,6 +44,7 @@ type answer struct {
 	}
 }
 
+// code returns the code of the first error; "" without one.
 func (a answer) code() services.Code {
 	if len(a.parsed.Errors) == 0 {
 		return ""
@@ -51,6 +52,7 @@ func (a answer) code() services.Code {
 	return a.parsed.Errors[0].Extensions.Code
 }
 
+// ask sends a request to a handler. header has names and values in turn.
 func ask(t *testing.T, handler http.Handler, method, target, body string, header ...string) answer {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
@@ -76,11 +78,13 @@ func ask(t *testing.T, handler http.Handler, method, target, body string, header
 	return got
 }
 
+// post asks for an operation by POST.
 func post(t *testing.T, handler http.Handler, query string, header ...string) answer {
 	t.Helper()
 	return ask(t, handler, http.MethodPost, "/graphql", string(must(json.Marshal(map[string]string{"query": query}))), header...)
 }
 
+// get asks for an operation by GET.
 func get(t *testing.T, handler http.Handler, query string, header ...string) answer {
 	t.Helper()
 	return ask(t, handler, http.MethodGet, "/graphql?query="+url.QueryEscape(query), "", header...)

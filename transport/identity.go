@@ -27,9 +27,10 @@ const (
 	maxToken   = 8 << 10 // bytes; a longer one is refused unread
 	minSecret  = 32      // bytes, as HS256 demands
 	maxDevice  = 64      // characters
-	minRSABits = 2048
-	// jwksInterval is the time for which a revoked key may still be accepted. Reads because of unknown key IDs are at least
-	// jwksAtMost apart. So while a client sends unknown IDs all the time, a new key may be unknown for that long.
+	minRSABits = 2048    // bits of an RSA key
+	// jwksInterval is the default of IdentityConfig.JWKSInterval: a revoked key is accepted until the next good read. A token with
+	// an unknown key ID leads to a read too, but such reads are at least jwksAtMost apart. So while a client sends unknown IDs all
+	// the time, a new key may be unknown for that long.
 	jwksInterval = 5 * time.Minute
 	jwksAtMost   = 10 * time.Second // between two reads because of unknown key IDs
 )
@@ -55,7 +56,7 @@ type IdentityConfig struct {
 // Identity finds the viewer of a token. It is safe for concurrent use. It asks no database: the resolvers check whether the user
 // exists or was erased.
 type Identity struct {
-	development bool
+	development bool // development mode: tokens are read and not verified
 	// keys and parser are nil in development mode, which verifies nothing.
 	keys   keySource
 	parser *jwt.Parser
@@ -165,8 +166,8 @@ func (i *Identity) keysVersion() any {
 	return nil
 }
 
-// stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The other
-// headers need no check, because their bytes are the same.
+// stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The rest of the
+// head needs no check: a head is found again only by the same bytes.
 func (i *Identity) stillValid(one *frontCaller) bool {
 	return one.keys == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }

@@ -29,6 +29,7 @@ var (
 	})
 )
 
+// must returns the value, and panics if there is an error.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -47,6 +48,7 @@ func pemFile(t *testing.T, key any) string {
 	return path
 }
 
+// newIdentity is NewIdentity, but fails the test on an error.
 func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 	t.Helper()
 	if cfg.Log == nil {
@@ -83,6 +85,7 @@ func claimsAtNoon(change ...any) jwt.MapClaims {
 	return claims
 }
 
+// checkTokens checks each token. A valid one must be alice's, and the message about any other must repeat nothing of it.
 func checkTokens(t *testing.T, cases []tokenCase) {
 	t.Helper()
 	for _, test := range cases {

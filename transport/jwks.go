@@ -32,7 +32,7 @@ const (
 // jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were
 // read last stay in use: an issuer that is down for an hour must not sign all users out.
 type jwks struct {
-	place string
+	place string // a path or an address
 	// A file is reloaded in the same way as a URL.
 	client *http.Client // nil reads a file
 	clock  services.Clock
@@ -215,11 +215,11 @@ func readAtMost(from io.Reader, limit int64) ([]byte, error) {
 // jsonWebKey is one key in the form of RFC 7517, with the fields that the supported algorithms need. A private key's own fields
 // are never read.
 type jsonWebKey struct {
-	Kty string `json:"kty"`
-	Kid string `json:"kid"`
-	Use string `json:"use"`
-	Alg string `json:"alg"`
-	Crv string `json:"crv"`
+	Kty string `json:"kty"` // the kind of the key, such as RSA
+	Kid string `json:"kid"` // the ID
+	Use string `json:"use"` // sig for signatures; "" if the issuer does not say
+	Alg string `json:"alg"` // the algorithm; "" if the issuer does not say
+	Crv string `json:"crv"` // the curve, such as Ed25519
 	N   string `json:"n"`
 	E   string `json:"e"`
 	X   string `json:"x"`

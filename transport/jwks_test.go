@@ -24,18 +24,22 @@ import (
 	"tidings/services"
 )
 
+// base64URL encodes bytes as the values of a JSON Web Key.
 func base64URL(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
+// rsaJWK returns a public key as a JSON Web Key. more has names and values of further fields in turn.
 func rsaJWK(kid string, key *rsa.PublicKey, more ...string) map[string]string {
 	return withFields(map[string]string{
 		"kty": "RSA", "kid": kid, "n": base64URL(key.N.Bytes()), "e": base64URL(big.NewInt(int64(key.E)).Bytes()),
 	}, more)
 }
 
+// edJWK is rsaJWK for a key of Ed25519.
 func edJWK(kid string, key ed25519.PublicKey, more ...string) map[string]string {
 	return withFields(map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": base64URL(key)}, more)
 }
 
+// withFields sets fields of a key, given as names and values in turn.
 func withFields(key map[string]string, more []string) map[string]string {
 	for i := 0; i < len(more); i += 2 {
 		key[more[i]] = more[i+1]
@@ -43,6 +47,7 @@ func withFields(key map[string]string, more []string) map[string]string {
 	return key
 }
 
+// keySet returns the text of a JSON Web Key Set.
 func keySet(keys ...map[string]string) string {
 	return string(must(json.Marshal(map[string]any{"keys": keys})))
 }
@@ -86,6 +91,7 @@ func TestJWKSFile(t *testing.T) {
 	}
 }
 
+// newEdKey makes a key that no set has.
 func newEdKey() (ed25519.PrivateKey, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	return key, err
@@ -162,10 +168,11 @@ var smallRSA = func() *rsa.PrivateKey {
 // issuer serves a key set that a test can change.
 type issuer struct {
 	*httptest.Server
-	fetches atomic.Int32
+	fetches atomic.Int32 // the number of requests for the set
 	answer  atomic.Value // func(http.ResponseWriter, *http.Request)
 }
 
+// newIssuer starts an issuer with a key set.
 func newIssuer(t *testing.T, set string) *issuer {
 	t.Helper()
 	one := &issuer{}
@@ -178,10 +185,12 @@ func newIssuer(t *testing.T, set string) *issuer {
 	return one
 }
 
+// serves replaces the key set.
 func (i *issuer) serves(set string) {
 	i.answer.Store(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, set) })
 }
 
+// fails lets the issuer answer with a status and no keys.
 func (i *issuer) fails(status int) {
 	i.answer.Store(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 }

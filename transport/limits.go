@@ -22,9 +22,10 @@ type Limits interface {
 	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// Event charges a try to render an event of a subscription that does not wake, at the cost of the whole operation. It is called
-	// after each try except the subscription's first. An event has several tries while an engine does not answer. If Event returns an
-	// error, it is called again after RetryAfter, and only then comes the next try.
+	// Event charges a try to render an event of a subscription that does not wake (see SocketConfig.Wake), at the cost of the whole
+	// operation. It is called after each try except the subscription's first. An event has several tries while an engine does not
+	// answer. If Event returns an error, the subscription waits for RetryAfter, calls Event again, and makes its next try only once
+	// Event returns no error.
 	Event(ctx context.Context, address string, cost int) error
 	// Socket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	Socket(viewer services.Viewer) error
@@ -114,10 +115,10 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 // occupancy counts the open items of each holder, up to a limit; 0 means no limit. A holder without an item takes no memory.
 // occupancy is safe for concurrent use.
 type occupancy struct {
-	limit int
+	limit int // items of one holder; 0: no limit
 
 	mu   sync.Mutex
-	open map[string]int
+	open map[string]int // the number of open items, by holder
 }
 
 // enter counts one more item. If the holder is at its limit, enter counts nothing and returns false.

@@ -16,15 +16,16 @@ import (
 
 // fakeLimits refuses what a test selects.
 type fakeLimits struct {
-	addresses                  atomic.Int64
-	events                     atomic.Int64 // charged
+	addresses                  atomic.Int64 // the number of calls of Address
+	events                     atomic.Int64 // the sum of the costs that Event charged
 	address, operation, socket atomic.Bool  // refused
-	event                      atomic.Bool
-	panics                     atomic.Bool // of an operation and a socket
+	event                      atomic.Bool  // Event refuses
+	panics                     atomic.Bool  // Operation and Socket panic
 }
 
 var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
 
+// refuseIf returns errLimited if refused is set.
 func refuseIf(refused *atomic.Bool) error {
 	if refused.Load() {
 		return errLimited

@@ -11,8 +11,8 @@ import (
 // costs memory and a file descriptor too. Connections is safe for concurrent use.
 type Connections struct {
 	proxies addresses
-	open    occupancy
-	refused atomic.Uint64
+	open    occupancy     // the connections of each address
+	refused atomic.Uint64 // see Refused
 }
 
 // NewConnections bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
@@ -66,7 +66,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 type boundConn struct {
 	net.Conn
 	connections *Connections
-	holder      string
+	holder      string // the address that it is counted under
 	closed      atomic.Bool
 }
 

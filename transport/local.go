@@ -21,8 +21,8 @@ import (
 // It caches no documents: the console has few, and a person requests each of them.
 type Local struct {
 	executor *executor.Executor
-	begin    func(ctx context.Context) context.Context
-	timeout  time.Duration
+	begin    func(ctx context.Context) context.Context // see LocalConfig.Begin
+	timeout  time.Duration                             // of one operation
 }
 
 // LocalConfig configures a Local; every field is required.

@@ -8,8 +8,10 @@ import (
 	"tidings/services"
 )
 
+// beganKey is the key of the value that Begin puts into a context.
 type beganKey struct{}
 
+// newTestLocal makes a Local of the test schema.
 func newTestLocal() *Local {
 	return NewLocal(LocalConfig{
 		Schema: newTestSchema(), Begin: func(ctx context.Context) context.Context { return context.WithValue(ctx, beganKey{}, true) },

@@ -22,7 +22,7 @@ import (
 const clientsOf = "TRANSPORT_TEST_CLIENTS_OF"
 
 const (
-	measuredSockets = 5000
+	measuredSockets = 5000 // the number of sockets
 	rawHandshake    = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + protocol + "\r\n\r\n"
 )
@@ -163,8 +163,10 @@ func BenchmarkSocketMemory(b *testing.B) {
 	runtime.KeepAlive(sockets)
 }
 
+// memory is what this process takes now, in bytes.
 type memory struct{ resident, heap, stacks float64 }
 
+// measure returns the memory of this process after a garbage collection.
 func measure(b *testing.B) memory {
 	b.Helper()
 	debug.FreeOSMemory()
@@ -184,6 +186,7 @@ func measure(b *testing.B) memory {
 	}
 }
 
+// report reports the memory that was added since before, for each socket.
 func report(b *testing.B, what string, now, before memory) {
 	b.ReportMetric((now.resident-before.resident)/measuredSockets, "B-RSS/"+what)
 	b.ReportMetric((now.heap-before.heap)/measuredSockets, "B-heap/"+what)

@@ -39,7 +39,7 @@ const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
 //
 // Its texts are copies: the socket reuses the memory of the message as soon as it is handled.
 type message struct {
-	kind   string
+	kind   string         // one of the types above
 	id     string         // of subscribe and complete
 	params *params        // of subscribe
 	object map[string]any // the payload of connection_init; nil if absent

@@ -69,6 +69,7 @@ func TestWrongNull(t *testing.T) {
 	}
 }
 
+// nullRequest has a null for a variable that is used where no null is allowed.
 const nullRequest = `{"query":"query($x: Boolean = true) { hello @skip(if: $x) }","variables":{"x":null}}`
 
 // Before anything is executed, a null is refused where none is allowed, by every protocol.

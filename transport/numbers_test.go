@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// After validation, every literal of a document can be read, or the executor would panic.
+// A document with a number that the executor could not read is refused by validation: the executor would panic.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	const huge = "99999999999999999999"
 	schema := newTestSchema()
@@ -35,7 +35,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		`{ q @at(any: ` + huge + `) }`:                          "any: a number within it is too large, got " + huge,
 		`query($t: Time = ` + huge + `) { q(since: $t) }`:       "$t: a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z, got " + huge,
 		`{ ...F } fragment F on Query { q(url: ` + huge + `) }`: "url: a URL is a text, got " + huge,
-		// Other rules refuse these.
+		// Other rules of validation refuse these, with messages of their own.
 		`{ q(n: ` + huge + `) }`: "", `{ q(f: 1e999) }`: "", `{ q(id: ` + huge + `) }`: "", `{ q(s: ` + huge + `) }`: "", `{ q(b: ` + huge + `) }`: "",
 		`{ q(c: ` + huge + `) }`: "", `{ q(in: ` + huge + `) }`: "", `{ q(in: {id: ` + huge + `}) }`: "",
 	} {

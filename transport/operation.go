@@ -39,13 +39,13 @@ type operation struct {
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription. source is the resolver's channel. next must not read it: next would block if the hub
-	// took the event back to replace it by a newer one. So a turn, which can check source without waiting, moves an event from
-	// source to feed, and next reads feed. write makes the data of an event from source, if the schema has set it; feed and next
-	// are then unused.
+	// These belong to a subscription. source is the resolver's channel. Only a turn or stream reads source, and moves an event from
+	// there to feed; next, which makes the response, then finds the event in feed. If next read source itself, it would block when the
+	// hub has taken the event back to replace it by a newer one. write makes the data of an event from source, if the schema has set
+	// it; feed and next are then unused.
 	source         reflect.Value
 	write          func(to []byte, event any) []byte
-	following      *operation // in the list of the workers
+	following      *operation // the next operation in the list of the workers
 	state          atomic.Int32
 	ended          atomic.Bool // by cancel
 	isSubscription bool        // the end of a subscription is not reported to the client during a drain
@@ -55,7 +55,7 @@ type operation struct {
 type execution struct {
 	// ctx is replaced by the starting goroutine, before the first turn.
 	ctx context.Context
-	end context.CancelFunc
+	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
 	next  graphql.ResponseHandler
 	feed  reflect.Value // see operation
@@ -124,7 +124,7 @@ func (o *operation) release() {
 	}
 }
 
-// start prepares and runs the operation of a message, in a goroutine of its own. begin has counted it in running.
+// start prepares and runs the operation of a message, in a goroutine of its own. begin has counted the operation in Sockets.running.
 func (o *operation) start(request *params) {
 	parsed, price, faults := o.prepare(request)
 	if faults != nil {
@@ -158,8 +158,8 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	return parsed, price, nil
 }
 
-// run executes an admitted operation of a price to its end. A waking subscription is the exception: run only starts it, and workers go on
-// with it.
+// run executes an operation that was charged, to its end; price is its cost. A waking subscription is the exception: run only starts
+// it, and workers go on with it.
 func (o *operation) run(parsed *graphql.OperationContext, price int) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()

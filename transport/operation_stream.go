@@ -78,8 +78,8 @@ func (o *operation) stream() {
 	}
 }
 
-// pauseAfter is the pause after a failed try to render an event. failures is the number of failures in a row before that one. The
-// pause doubles from a second to half a minute.
+// pauseAfter is the pause after a failed try to render an event. failures is the number of tries that failed in a row before that one.
+// The pause doubles from a second to half a minute.
 func pauseAfter(failures int) time.Duration {
 	return jittered(min(time.Second<<min(failures, 5), 30*time.Second))
 }

@@ -10,7 +10,9 @@ import (
 	"tidings/services"
 )
 
-// eachSource runs a test with a source that replaces its event, and with a relay behind it that holds an older one.
+// eachSource runs a test with each of two kinds of channels for a subscription that does not wake. The channel of plain replaces an
+// event that was not taken by a newer one. The channel of relayed is behind a relay, which may hold an older event. event returns the
+// message that the client gets for a value.
 func eachSource(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
 	for _, field := range []string{"plain", "relayed"} {
 		t.Run(field, func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 // errNoDatabase is the fault of events while the database does not answer.
 var errNoDatabase = &services.Error{Code: services.Unavailable, Message: "the database does not answer"}
 
-// whole is an event of loses, and half is the event while its part is lost.
+// whole returns the message for an event of the field loses, and half the message while a part of the event is lost.
 func whole(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"loses":{"value":%d,"part":%d}}}}`, value, value)
 }

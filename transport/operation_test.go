@@ -16,6 +16,7 @@ import (
 	"tidings/services"
 )
 
+// tick returns the message for an event of the field ticks.
 func tick(id string, value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"%s","payload":{"data":{"ticks":%d}}}`, id, value)
 }
@@ -149,7 +150,8 @@ func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
 	})
 }
 
-// boundedEvents subscribes to a field that wakes, and whose events are never ready.
+// boundedEvents checks a waking subscription whose events are never ready. An event ends it with UNAVAILABLE after the operation
+// timeout. If the client completes it earlier, nothing is sent.
 func boundedEvents(t *testing.T) {
 	const field = "hangs"
 	inWorld(t, nil, func(w *world) {

@@ -88,7 +88,8 @@ func (o *operation) Wake() {
 // turn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
 // operation has one turn at a time, so its messages keep their order.
 func (o *operation) turn() (stay bool) {
-	// This comes before the channel is read: a later wake-up leads to another turn, and this turn serves an earlier one.
+	// The state is set before the channel is read. A wake-up that comes later leads to another turn; one that came earlier is served by
+	// this turn.
 	o.state.Store(stateRunning)
 	if o.ended.Load() {
 		return true // the state stays running, so no turn follows

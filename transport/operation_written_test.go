@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 )
 
+// writtenEvent returns the message for an event of the field written.
 func writtenEvent(id string, value int) string {
 	return strings.Replace(tick(id, value), "ticks", "written", 1)
 }

@@ -10,7 +10,7 @@ import (
 
 // origins decides which browser pages may call the server. Other clients send no Origin and are not concerned.
 type origins struct {
-	exact    map[string]bool // in lower case
+	exact    map[string]bool // the configured origins, in lower case
 	loopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 

@@ -28,8 +28,8 @@ type peer struct {
 	mu sync.Mutex
 	// closing is set by shut and never reset. No operation begins, and no message is sent, from then on.
 	closing    bool
-	expires    time.Time // of the token; zero means never
-	nextPing   time.Time
+	expires    time.Time    // of the token; zero means never
+	nextPing   time.Time    // when a ping is due
 	operations []*operation // few: a list is smaller and faster than a map
 }
 
@@ -40,7 +40,7 @@ type line interface {
 	// deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change
 	// the bytes of the message.
 	send(message []byte) error
-	// next, failed and complete append the messages of an operation to an empty text. The last two end it.
+	// next, completeWithErrors and complete append the messages of an operation to an empty text. The last two end the operation.
 	next(to []byte, id string, response *graphql.Response) []byte
 	completeWithErrors(to []byte, id string, errors gqlerror.List) []byte
 	complete(to []byte, id string) []byte
@@ -191,7 +191,8 @@ func (p *peer) isClosing() bool {
 	return p.closing
 }
 
-// untilDue is the time until the next ping or the expiry of the token. The lock is held. Both are times of the configured clock.
+// untilDue is the time until the next ping or the expiry of the token, whichever comes first. The lock is held. Both are times of the
+// configured clock.
 func (p *peer) untilDue() time.Duration {
 	due := p.nextPing
 	if !p.expires.IsZero() && p.expires.Before(due) {

@@ -16,10 +16,10 @@ import (
 // extension persistedQuery. parseParams and readURL make them, and resolve sets their text.
 type params struct {
 	graphql.RawParams
-	documentID string
+	documentID string // of a trusted document; "" if the request does not name one
 }
 
-// check returns an error if the request has neither a text nor a name for one, or if the text has escapes that are no characters.
+// check returns an error if the request has no text and names none, or if the text has an escape that stands for no character.
 func (p *params) check() error {
 	if p.Query != "" {
 		return checkQuery(p.Query)
@@ -31,8 +31,8 @@ func (p *params) check() error {
 }
 
 const (
-	persistedExtension = "persistedQuery"
-	storedBytes        = 256 // the approximate memory of a stored text beside the text itself
+	persistedExtension = "persistedQuery" // the extension that has a hash
+	storedBytes        = 256              // the approximate memory of a stored text beside the text itself
 )
 
 // persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
@@ -43,7 +43,8 @@ type persisted struct {
 	only    bool  // only trusted documents are executed
 	limit   int64 // bytes of stored texts; 0 stores none
 
-	// mu guards the store. bytes is the sum over its entries; the list's callback subtracts an entry that leaves.
+	// mu guards the store, which has texts by their hashes. bytes is the sum over its entries; the list's callback subtracts an entry
+	// that leaves.
 	mu    sync.Mutex
 	bytes int64
 	byLRU *lru.LRU[textHash, string]

@@ -17,6 +17,7 @@ import (
 	"tidings/services"
 )
 
+// hashOf returns the hash of a text as a client sends it.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -31,6 +32,7 @@ func hashed(hash, query string) string {
 	return string(must(json.Marshal(request)))
 }
 
+// withPersisted switches automatic persisted queries on.
 func withPersisted(cfg *Config) { cfg.PersistedBytes = 1 << 20 }
 
 // A client sends only the hash, gets PERSISTED_QUERY_NOT_FOUND, sends the hash with the text once, and then only the hash.
@@ -172,6 +174,7 @@ func TestPersistedQueriesOfSubscriptions(t *testing.T) {
 	})
 }
 
+// manifest reads a manifest with this text.
 func manifest(t *testing.T, text string) (*TrustedDocuments, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.json")

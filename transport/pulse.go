@@ -7,8 +7,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, sends a ping, or ends the socket
-// of a client that is dead or does not answer our close. The timer calls it. It sets the timer again, unless the socket is ending.
+// tick does the work that is due: it ends the wait for connection_init, closes a socket whose token has expired, sends a ping, or cuts
+// a socket whose client is dead or does not answer our close. The timer calls it. It sets the timer again, unless the socket is ending.
 func (s *socket) tick() {
 	// The decision is made under the lock. The action follows without it, because each action may wait for the client.
 	s.mu.Lock()
@@ -36,8 +36,8 @@ func (s *socket) tick() {
 			_ = s.put(websocket.PingMessage, appendHeadRoom(nil), controlTime)
 			return
 		}
-		// A message is being written, and its deadline detects a dead client. A client that takes the message in time must get a
-		// ping soon, or it would be silent for too long.
+		// The ping is left out while a message is being written: the deadline of that write detects a dead client. The ping comes soon
+		// after, because a client that reads the message may send nothing until a ping comes, and would then count as dead.
 		s.mu.Lock()
 		if !s.closing {
 			s.nextPing = s.sockets.cfg.Clock.Now().Add(controlTime)

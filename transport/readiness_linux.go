@@ -12,19 +12,19 @@ import (
 // with an epoll of its own. One goroutine waits for all connections, as long as any is watched.
 type epoll struct {
 	mu      sync.Mutex
-	file    *os.File // of the descriptor; nil while nothing is watched
-	number  int      // the descriptor
-	watches map[uint64]*epollWatch
-	last    uint64 // the newest key of watches; unlike a descriptor, a key is never used again
+	file    *os.File               // of the descriptor; nil while nothing is watched
+	number  int                    // the descriptor
+	watches map[uint64]*epollWatch // by key
+	last    uint64                 // the newest key of watches; unlike a descriptor, a key is never used again
 }
 
 // epollWatch is a watch of an epoll.
 type epollWatch struct {
 	epoll *epoll
-	key   uint64
+	key   uint64 // what epoll reports instead of the descriptor
 	conn  syscall.RawConn
 	ready func()
-	armed atomic.Bool
+	armed atomic.Bool // ready is to be called
 }
 
 // newReadiness makes an epoll without a descriptor: the first watch opens it, and the last one closes it.
@@ -132,7 +132,7 @@ func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 	return err == nil && failed == nil
 }
 
-// arm sets the flag first: the input may be reported before control returns.
+// arm asks for one call of ready: see watch. It sets the flag first, because the input may be reported before control returns.
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
 	// The epoll descriptor stays open while it has this watch, so its number is valid.

@@ -47,6 +47,7 @@ func watched(t *testing.T, e *epoll, conn net.Conn) (watch, chan struct{}) {
 	return w, tokens
 }
 
+// expectReady waits for a call of ready.
 func expectReady(t *testing.T, tokens chan struct{}) {
 	t.Helper()
 	select {
@@ -63,6 +64,7 @@ func writes(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
+// newEpoll makes an epoll without a watch.
 func newEpoll() *epoll { return newReadiness().(*epoll) }
 
 // Input is reported once for each arm, whether it came before or after, and whether all of it was read or not.

@@ -13,9 +13,9 @@ import (
 type peekedConn struct {
 	net.Conn
 	mu       sync.Mutex
-	before   []byte // the bytes that the watch has read
-	failed   error  // of its read
-	watching bool
+	before   []byte    // the bytes that the watch has read
+	failed   error     // of its read
+	watching bool      // a watch is reading
 	deadline time.Time // for reads; a watch has none
 }
 
@@ -53,9 +53,10 @@ func (c *peekedConn) peek(tell func()) {
 	}
 }
 
-// peeking is a readiness of connections in memory.
+// peeking is a readiness of connections in memory. It counts its watches.
 type peeking struct{ watches atomic.Int64 }
 
+// peekingWatch is a watch of a peekedConn.
 type peekingWatch struct {
 	of    *peeking
 	conn  *peekedConn

@@ -21,6 +21,7 @@ type refusedRequest struct {
 	code   services.Code
 }
 
+// refusedRequests returns requests with every fault that is found before execution.
 func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 	body := func(text string) func() answer {
 		return func() answer { return ask(t, handler, http.MethodPost, "/graphql", text) }
@@ -137,6 +138,7 @@ func TestATruncatedBody(t *testing.T) {
 	}
 }
 
+// brokenReader is a body that breaks off at once.
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -15,8 +15,8 @@ import (
 // requestHeader is the header by which proxies and clients name a request. Answers repeat it, and errors have it as requestId.
 const requestHeader = "X-Request-Id"
 
-// requestID is generated when it is needed, because most requests have no error. Errors of one request are made by many
-// goroutines, and all must find the same ID. The zero value has no ID yet.
+// requestID is the ID of a request. It is generated when it is needed, because most requests have no error. The errors of one request
+// are made by many goroutines, and all must find the same ID. The zero value has no ID yet.
 type requestID struct {
 	once sync.Once
 	id   string

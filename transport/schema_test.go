@@ -20,8 +20,8 @@ import (
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
-	gate   chan struct{}                  // the field lingers ends when it is closed
-	hello  string                         // the value of the field
+	gate   chan struct{}                  // closed by the test to let the field lingers end
+	hello  string                         // the value of the field hello
 	more   map[string]any                 // extensions of each event
 	fault  atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
@@ -115,6 +115,7 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
+// field resolves a field of a query or a mutation.
 func (s *testSchema) field(ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField) graphql.Marshaler {
 	return graphql.ResolveField(ctx, operation, field, fieldContext, func(ctx context.Context) (any, error) {
 		arguments := field.ArgumentMap(operation.Variables)
@@ -144,6 +145,7 @@ func (s *testSchema) field(ctx context.Context, operation *graphql.OperationCont
 	}, true, false)
 }
 
+// subscribe resolves a field of a subscription, and returns the function that makes the next event.
 func (s *testSchema) subscribe(
 	ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField,
 ) func(context.Context) graphql.Marshaler {
@@ -211,6 +213,7 @@ func relayed(ctx context.Context, values <-chan int) <-chan int {
 	return shown
 }
 
+// fieldContext returns the context that gqlgen's generated code would make for a field.
 func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	return &graphql.FieldContext{Object: field.ObjectDefinition.Name, Field: field, IsResolver: true}, nil
 }
@@ -219,22 +222,26 @@ func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.Fie
 type testHub struct {
 	mu       sync.Mutex
 	watchers map[*testWatcher]struct{}
-	refuse   error
+	refuse   error // what watch returns; nil: it watches
 }
 
+// testWatcher is the channel of one subscription, and whom to wake for it.
 type testWatcher struct {
 	hub      *testHub
 	channel  chan int
-	consumer services.Consumer
+	consumer services.Consumer // nil for a subscription that does not wake
 	closed   bool
 }
 
+// testWakeKey is the key of the consumer in a context.
 type testWakeKey struct{}
 
+// testWake is the SocketConfig.Wake of tests.
 func testWake(ctx context.Context, consumer services.Consumer) context.Context {
 	return context.WithValue(ctx, testWakeKey{}, consumer)
 }
 
+// watch returns a channel of values, which ends with its consumer, or with ctx if there is none.
 func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 	consumer, _ := ctx.Value(testWakeKey{}).(services.Consumer)
 	one := &testWatcher{hub: h, channel: make(chan int, 1), consumer: consumer}
@@ -249,6 +256,7 @@ func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 	return one.channel, nil
 }
 
+// enter registers a watcher, unless refuse is set.
 func (h *testHub) enter(one *testWatcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -306,6 +314,7 @@ func (h *testHub) closeAll() {
 	}
 }
 
+// count returns the number of watchers.
 func (h *testHub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

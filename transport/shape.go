@@ -90,10 +90,10 @@ func (e *extent) add(other extent) {
 // guard measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
 // themselves. It visits each selection once, so that its time is proportional to the length of the text. It serves one document.
 type guard struct {
-	fragments map[string]*ast.FragmentDefinition
-	measured  map[string]extent // a fragment that spreads itself counts as empty: validation refuses it
-	longest   int               // bytes of the longest name
-	parts     int               // names and values, about as many as the document has parts in memory
+	fragments map[string]*ast.FragmentDefinition // by name
+	measured  map[string]extent                  // by name; a fragment that spreads itself counts as empty: validation refuses it
+	longest   int                                // bytes of the longest name
+	parts     int                                // names and values, about as many as the document has parts in memory
 }
 
 // newGuard makes the guard of a document. Of two fragments with one name the first counts; validation refuses the second.

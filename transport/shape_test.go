@@ -26,6 +26,7 @@ func newReal(t *testing.T, introspection bool) http.Handler {
 	})
 }
 
+// repeated is numbered as one text.
 func repeated(n int, part string) string {
 	return strings.Join(numbered(n, part), "")
 }
@@ -102,7 +103,7 @@ func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 	}
 }
 
-// wide is a query with n distinct fields.
+// wide is the field w with n-1 different fields in it: n fields in all.
 func wide(n int) string { return "w{" + repeated(n-1, "x%d ") + "}" }
 
 // Each fragment is measured once, however often it is spread: the work grows with the text only.
@@ -186,6 +187,7 @@ func drawDocument(t *rapid.T) string {
 	return text
 }
 
+// kindOfLeaf reports whether a drawn field is one that has no selection in the schema.
 func kindOfLeaf(part string) bool {
 	return strings.HasSuffix(part, "value") || strings.HasSuffix(part, "id")
 }

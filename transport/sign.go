@@ -17,11 +17,11 @@ type NewToken struct {
 	HMACSecret     string // for HS256; ignored if PrivateKeyFile is set
 	PrivateKeyFile string // PEM: an RSA key for RS256, an Ed25519 key for EdDSA
 
-	Subject          string // the user's key; "" for a token of the host application
-	Scopes           []string
-	Audience, Issuer string // "" omits the claim
-	Made             time.Time
-	ValidFor         time.Duration
+	Subject          string        // the user's key; "" for a token of the host application
+	Scopes           []string      // the claim scope
+	Audience, Issuer string        // "" omits the claim
+	Made             time.Time     // the claim iat
+	ValidFor         time.Duration // the claim exp is Made plus this
 }
 
 // Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. The token

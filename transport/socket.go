@@ -36,9 +36,9 @@ type socket struct {
 
 	// mu guards these. All times are of the machine's clock.
 	timer    *time.Timer // first bounds the wait for connection_init, then starts tick's other work; never nil
-	acked    bool
-	silentAt time.Time // a client that has sent nothing by then is dead
-	closeBy  time.Time // when the connection is closed although the client has not answered our close; zero: no close was sent
+	acked    bool        // connection_init was acknowledged
+	silentAt time.Time   // a client that has sent nothing by then is dead
+	closeBy  time.Time   // when the connection is closed although the client has not answered our close; zero: no close was sent
 }
 
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
@@ -274,7 +274,8 @@ func (s *socket) subscribe(read message) {
 	}
 }
 
-// The messages of graphql-transport-ws, each behind the room for the head of its frame. to is empty.
+// next, completeWithErrors and complete append messages of graphql-transport-ws, each behind the room for the head of its frame. to is
+// empty.
 func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
 	return appendNext(appendHeadRoom(to), id, response)
 }

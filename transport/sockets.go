@@ -85,7 +85,7 @@ func (c SocketConfig) withDefaults() SocketConfig {
 }
 
 const (
-	protocol = "graphql-transport-ws"
+	protocol = "graphql-transport-ws" // the subprotocol of every socket
 
 	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
 	drainStep = 10 * time.Millisecond
@@ -101,8 +101,8 @@ const (
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.
-	documents *documents // of the handler
-	waking    map[string]bool
+	documents *documents      // of the handler
+	waking    map[string]bool // the names of cfg.Waking; none without cfg.Wake
 	origins   origins
 	upgrader  websocket.Upgrader
 	workers   workers

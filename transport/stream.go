@@ -28,11 +28,13 @@ const (
 // keepAlive is a comment of SSE: clients drop it, and proxies see that the connection is used.
 var keepAlive = []byte(":\n\n")
 
-// stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits; other
-// goroutines write while they hold the lock write. A reserved stream has no request yet: its messages wait for one.
+// stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. With distinct connections, each operation has a
+// stream of its own. With a single connection, a client reserves one stream, and its further requests name the reservation by a token.
+// The goroutine of the stream's request waits; other goroutines write while they hold the lock write. A reserved stream has no request
+// at first: its messages wait for one.
 //
-// A response may be written only until its handler returns. So serve returns last: after ended is closed, and while it holds the
-// lock write, so that no writer is left.
+// A response may be written only until its handler returns. So serve returns last: after ended is closed, and while it holds the lock
+// write, so that no writer is left.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections

@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// silent opens a distinct stream whose client reads only when the test says so.
+// silent opens an event stream for one operation. The client reads only when the test says so.
 func (w *world) silent() (net.Conn, *bufio.Reader) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")

@@ -15,8 +15,8 @@ import (
 type events struct {
 	*testing.T
 	response *http.Response
-	received chan string // events and fields, each without the empty line after it
-	ended    chan struct{}
+	received chan string   // events and fields, each without the empty line after it
+	ended    chan struct{} // closed when the stream has ended
 }
 
 // http sends one request over the network of the world. A header is given by name and value.
@@ -107,6 +107,7 @@ func (w *world) postOperation(key, token, id, query string) (int, string) {
 		"Authorization", "Bearer dev:"+key, streamTokenHeader, token)
 }
 
+// expect fails the test unless the next event is want.
 func (e *events) expect(want string) {
 	e.Helper()
 	select {
@@ -151,6 +152,8 @@ func (e *events) end() (last []string) {
 	return last
 }
 
+// nextEvent returns the text of an event with a response.
 func nextEvent(data string) string { return "event: next\ndata: " + data }
 
+// completeEvent is the text of the event that ends an operation.
 const completeEvent = "event: complete\ndata: "

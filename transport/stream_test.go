@@ -39,6 +39,7 @@ func TestDistinctConnections(t *testing.T) {
 	})
 }
 
+// otherwise returns want, or other if want is "".
 func otherwise(want, other string) string {
 	if want == "" {
 		return other

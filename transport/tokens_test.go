@@ -12,17 +12,20 @@ import (
 	"tidings/services"
 )
 
+// testSecret is the shared secret of the tests' tokens.
 const testSecret = "0123456789abcdef0123456789abcdef"
 
 func claimsOf(key string, expires time.Time) jwt.MapClaims {
 	return jwt.MapClaims{"sub": key, "exp": expires.Unix()}
 }
 
+// signHMAC signs claims with a shared secret.
 func signHMAC(t *testing.T, secret string, claims jwt.MapClaims) string {
 	t.Helper()
 	return sign(t, jwt.SigningMethodHS256, []byte(secret), "", claims)
 }
 
+// sign signs claims by any method, with kid in the header unless it is "".
 func sign(t *testing.T, method jwt.SigningMethod, key any, kid string, claims jwt.MapClaims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)

@@ -85,7 +85,9 @@ func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	}
 }
 
-// unfinished returns a request with a token unless its lines have one. The last line may end the head and begin the body.
+// unfinished returns the text of a request that begins with start and these header lines. It adds a token if the lines have no
+// Authorization. If the last line has no blank line, which ends the head, it adds one. A body that the lines announce does not follow,
+// or only in part.
 func unfinished(start string, lines []string) string {
 	text := start + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(lines, "\r\n")
 	if !strings.Contains(text, "Authorization") {

@@ -31,7 +31,7 @@ func createOperation(
 	if keep != nil {
 		keep()
 	}
-	// The executor itself evaluates directives, so this comes before it.
+	// CreateOperationContext itself evaluates the conditions of directives, so nulls are refused before it is called.
 	if fault := doc.wrongNull(request); fault != nil {
 		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, gqlerror.List{fault}
 	}

@@ -10,14 +10,14 @@ import "sync"
 // A worker that has written to its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
 // take a frame at once: if such a worker had to end, each event would cost a new goroutine, whose stack has to grow.
 type workers struct {
-	limit int // fewer running workers than this: a new one starts when work waits; fewer than twice this: one that has written goes on
+	limit int // a new worker starts while fewer than this run; one that has written goes on while fewer than twice this run
 
 	mu sync.Mutex
 	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
 	// state ensures. Both are nil when it is empty.
 	first   *operation // waiting, linked through operation.following
-	last    *operation
-	running int // workers that hold a slot: not waiting for a client
+	last    *operation // the end of the list
+	running int        // workers that hold a slot: not waiting for a client
 }
 
 // submit queues an operation's turn. The caller ensures that the operation is not queued twice, by its state. Turns are served in

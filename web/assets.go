@@ -36,7 +36,7 @@ type asset struct {
 	contentType string
 	hash        string // of the content, not of its compressed form
 	size        int    // of the content, in bytes
-	compressed  []byte
+	compressed  []byte // the content, by gzip
 }
 
 // loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside

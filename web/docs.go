@@ -11,15 +11,15 @@ import (
 	"tidings/docs"
 )
 
-// docsPath is the address of the books' first page. It ends with a slash, so that links between pages are relative as in their
-// files.
+// docsPath is the address of the books' first page. The books are the documentation: see package docs. The path ends with a slash, so
+// that links between pages are relative as in their files.
 const docsPath = "/docs/"
 
 // docsPolicy allows the books their style and their pictures. They have no scripts. The texts of the books are trusted, and
 // the policy protects the reader even if a text is wrong.
 const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// docsWords are the words around a page, by its language.
+// docsWords are the words of the template, such as the name of a link, by the language of a page.
 var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents string }{
 	"en": {"Pages", "Skip to the text", "Demo", "Previous", "Next", "On this page"},
 	"zh": {"目录", "跳到正文", "演示", "上一页", "下一页", "本页内容"},
@@ -28,13 +28,13 @@ var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents s
 // docsView is the input of the template for one page of the books. The pointers point into lists of pages that do not change.
 type docsView struct {
 	docs.Page
-	Words         any
+	Words         any // the entry of docsWords for the page's language
 	Groups        []docsGroup
 	Other         *docs.Page // this page in the other language
 	OtherLanguage string     // the other language's name for itself
-	// nil at the ends of the list.
+	// Previous and Next are the neighbours of this page in the list; nil at the ends of the list.
 	Previous, Next *docs.Page
-	Version        string
+	Version        string // of the server; "" shows none
 }
 
 // docsGroup is a heading of the list of pages, with its pages in their order.

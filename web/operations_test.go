@@ -21,6 +21,7 @@ import (
 // maxTokens is the most tokens that the server accepts in one query by default.
 const maxTokens = 1000
 
+// loadSchema reads the schema of the server.
 func loadSchema(t *testing.T) *ast.Schema {
 	t.Helper()
 	names, err := filepath.Glob("../graph/*.graphqls")
@@ -97,11 +98,13 @@ func checkIDs(schema *ast.Schema, selections ast.SelectionSet) error {
 	return nil
 }
 
+// isID reports whether a selection is the field id under its own name.
 func isID(selection ast.Selection) bool {
 	field, ok := selection.(*ast.Field)
 	return ok && field.Name == "id" && field.Alias == "id"
 }
 
+// countTokens returns the number of tokens of a query, as the server counts them.
 func countTokens(query string) int {
 	tokens := lexer.New(&ast.Source{Input: query})
 	for count := 0; ; count++ {

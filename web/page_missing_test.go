@@ -144,6 +144,7 @@ func TestPageWithoutStorage(t *testing.T) {
 
 func TestLinks(t *testing.T) { onEach(t, links) }
 
+// links opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made itself.
 func links(t *testing.T, server *stub, tab context.Context) {
 	visit := func(query string) {
 		t.Helper()
@@ -199,9 +200,10 @@ func links(t *testing.T, server *stub, tab context.Context) {
 	quiet(t, tab, server.origin)
 }
 
-// A person can find an operation, write, run, watch and stop it with the keyboard alone.
+// TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
 func TestKeysAlone(t *testing.T) { onEach(t, keysAlone) }
 
+// keysAlone is TestKeysAlone for one size of the page.
 func keysAlone(t *testing.T, server *stub, tab context.Context) {
 	reach := func(what, selector string) {
 		t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// secret is a token that a test puts into the page, which must store it nowhere.
 const secret = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 
 // tabsAtFirst are the tabs that a new visitor gets: the first operations.
@@ -43,6 +44,7 @@ func onEach(t *testing.T, test func(t *testing.T, server *stub, tab context.Cont
 	}
 }
 
+// openOn is open for a page of a size.
 func openOn(t *testing.T, size screen) (*stub, context.Context) {
 	t.Helper()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})

@@ -13,6 +13,7 @@ import (
 
 func TestWatchesGoOn(t *testing.T) { onEach(t, watchesGoOn) }
 
+// watchesGoOn runs subscriptions. It checks that their events go on arriving while tabs and persons change, and after a reload.
 func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
 	browsertest.Run(tab, t)

@@ -22,24 +22,26 @@ import (
 // the request and its user. A request that the schema does not allow gets the real errors.
 type stub struct {
 	graphql.ExecutableSchema
-	origin string
+	origin string // such as http://127.0.0.1:8080
 
 	mu            sync.Mutex
-	requests      []request
-	inits         []transport.InitPayload
-	protocols     []string
-	subscriptions map[chan string]string // running subscription -> its authorization
+	requests      []request               // all operations over HTTP, except introspection
+	inits         []transport.InitPayload // the payloads of all connection_init messages
+	protocols     []string                // the header Sec-WebSocket-Protocol of each upgrade
+	subscriptions map[chan string]string  // running subscription -> its authorization
 }
 
 // request is one operation that arrived over HTTP.
 type request struct {
-	operation     string
-	authorization string
+	operation     string // its name
+	authorization string // the header Authorization
 	variables     map[string]any
 }
 
+// authorizationKey is the key of a socket's authorization in its context.
 type authorizationKey struct{}
 
+// newStub starts a server whose page has the configuration cfg.
 func newStub(t *testing.T, cfg GraphiQLConfig) *stub {
 	t.Helper()
 	s := &stub{
@@ -93,6 +95,7 @@ func (s *stub) Exec(ctx context.Context) graphql.ResponseHandler {
 	return graphql.OneShot(answer(asked.operation, asked.authorization))
 }
 
+// subscribe answers a subscription with one event at once, and with each event that is pushed.
 func (s *stub) subscribe(ctx context.Context) graphql.ResponseHandler {
 	authorization, _ := ctx.Value(authorizationKey{}).(string)
 	events := make(chan string, 16)
@@ -113,6 +116,7 @@ func (s *stub) subscribe(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
+// answer returns a response that repeats what was asked and by whom.
 func answer(what, authorization string) *graphql.Response {
 	data, err := json.Marshal(map[string]string{"what": what, "authorization": authorization})
 	if err != nil {

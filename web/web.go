@@ -1,4 +1,4 @@
-// Package web serves GraphiQL, a demo page and the books, which are embedded in the binary.
+// Package web serves GraphiQL, a demo page and the books (the documentation, see package docs), which are embedded in the binary.
 //
 // It guarantees that all pages need no network beyond the connection to this server: every file that they need is
 // in the binary, and their content security policies allow no other server. The address of a file contains its

@@ -21,8 +21,10 @@ import (
 )
 
 const (
+	// wantPolicy is the content security policy of the GraphiQL page.
 	wantPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 		"font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// wantForEver is the Cache-Control of a file whose address has its hash.
 	wantForEver = "public, max-age=31536000, immutable"
 )
 
@@ -38,6 +40,7 @@ func get(t *testing.T, handler http.Handler, method, path string, headers ...str
 	return w.Result()
 }
 
+// body returns the whole body of a response.
 func body(t *testing.T, response *http.Response) []byte {
 	t.Helper()
 	content, err := io.ReadAll(response.Body)
@@ -169,6 +172,7 @@ func checkBoth(t *testing.T, plain *http.Response, content []byte, packed *http.
 	}
 }
 
+// checkConditional checks which tags of an If-None-Match lead to 304, and that a HEAD has no body.
 func checkConditional(t *testing.T, handler http.Handler, path, plainTag, packedTag string) {
 	t.Helper()
 	for _, test := range []struct {
@@ -250,6 +254,7 @@ func TestLoadAssetsNamesWhatItCannotRead(t *testing.T) {
 	}
 }
 
+// brokenGzip returns a compressed file without its end.
 func brokenGzip(t *testing.T) []byte {
 	t.Helper()
 	whole, err := newAsset("a.js", []byte(strings.Repeat("some text ", 100)))

@@ -87,20 +87,21 @@ type World struct {
 	People []string // their keys
 	Flush  func()   // nil if Redis cannot be emptied
 
-	posts   []*worldPost                                // in the order in which they were published
-	Follows map[string]map[string]int                   // reader -> author -> number of posts at the follow
-	modes   map[string]map[string]string                // reader -> author -> mode of the follow; absent: ALL
-	seen    map[string]int                              // reader -> number of posts up to their seen position
-	liked   map[string]map[string]int                   // post -> liker -> time of the first like, kept when the like is undone
-	stands  map[string]map[string]bool                  // post -> liker -> whether the like stands, which is false once it is undone
-	Noticed map[string]int                              // recipient -> the Clock up to which they have seen their notifications
-	Shows   func(reader, author string) bool            // whether a reader who follows the author may see their posts; nil: always
-	Unshown func(reader, author string, place int) bool // whether the author hid from the reader, or blocked them, when the post at place was published; nil: never
-	Off     func(person, category string) bool          // whether the person turned off the category of notifications; nil: nobody did
-	Clock   int                                         // the number of likes of which an author was notified: the time of the newest one
-	Moves   []func(*rapid.T)                            // steps that may happen between two pages of a walk
-	Pending bool                                        // jobs may wait, so feeds may be out of date
-	version map[string]string                           // reader -> last version of their badges
+	posts   []*worldPost                     // in the order in which they were published
+	Follows map[string]map[string]int        // reader -> author -> number of posts at the follow
+	modes   map[string]map[string]string     // reader -> author -> mode of the follow; absent: ALL
+	seen    map[string]int                   // reader -> number of posts up to their seen position
+	liked   map[string]map[string]int        // post -> liker -> time of the first like, kept when the like is undone
+	stands  map[string]map[string]bool       // post -> liker -> whether the like stands, which is false once it is undone
+	Noticed map[string]int                   // recipient -> the Clock up to which they have seen their notifications
+	Shows   func(reader, author string) bool // whether a reader who follows the author may see their posts; nil: always
+	// Unshown reports whether the author hid from the reader, or blocked them, when the post at place was published; nil: never.
+	Unshown func(reader, author string, place int) bool
+	Off     func(person, category string) bool // whether the person turned off the category of notifications; nil: nobody did
+	Clock   int                                // the number of likes that have notified an author, which serves as the time
+	Moves   []func(*rapid.T)                   // steps that may happen between two pages of a walk
+	Pending bool                               // jobs may wait, so feeds may be out of date
+	version map[string]string                  // reader -> last version of their badges
 }
 
 // NewWorld makes the model of people on a node. flush empties Redis; nil if the history never does that.

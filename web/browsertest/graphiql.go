@@ -88,8 +88,8 @@ func waitInFront(ctx context.Context, tb testing.TB, name string) {
 	waitParsed(ctx, tb)
 }
 
-// WatchState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that
-// name.
+// WatchState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that name. A
+// watch is a subscription that was run: its events arrive in a pane of their own, also while other tabs are used.
 func WatchState(ctx context.Context, tb testing.TB, name string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quote(name)))

@@ -22,7 +22,7 @@ import (
 // with the browser's work for one check.
 const pollInterval = 25 * time.Millisecond
 
-// The editors of GraphiQL, as expressions that give their CodeMirror.
+// The editors of GraphiQL: JavaScript expressions, each of which gives the CodeMirror object of an editor.
 const (
 	queryEditor    = `document.querySelector('.graphiql-query-editor .CodeMirror')?.CodeMirror`
 	variableEditor = `document.querySelectorAll('.graphiql-editor-tool .CodeMirror')[0]?.CodeMirror`
@@ -30,7 +30,7 @@ const (
 	responseEditor = `document.querySelector('.graphiql-response .result-window .CodeMirror')?.CodeMirror`
 )
 
-// executeButton is the execute button.
+// executeButton is the CSS selector of GraphiQL's execute button.
 const executeButton = `.graphiql-execute-button`
 
 // Open opens GraphiQL of the server at an origin ("http://127.0.0.1:8080") as a person of development mode: a key,

@@ -32,13 +32,14 @@ type Socket struct {
 // record lists the requests, sockets and complaints of one tab. The browser adds to it while a test reads.
 type record struct {
 	mu sync.Mutex
-	// order has the requests and the sockets as they began; each is in one of the two maps.
+	// order has the IDs of the requests and sockets in the order in which they began; each is in one of the two maps.
 	order      []network.RequestID
 	requests   map[network.RequestID]*Request
 	sockets    map[network.RequestID]*Socket
-	complaints []string
+	complaints []string // see Complaints
 }
 
+// recordKey is the key of a tab's record in its context.
 type recordKey struct{}
 
 // newRecord makes the empty record of a new tab.
@@ -223,7 +224,7 @@ func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 		return
 	}
 	text := ""
-	// A text has a value, and an object a description.
+	// An argument that is a text has a value, and one that is an object has a description.
 	for _, arg := range e.Args {
 		text += " " + string(arg.Value) + arg.Description
 	}

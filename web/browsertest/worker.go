@@ -28,7 +28,7 @@ func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
 	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		// Until the domain is enabled, the browser knows no worker to deliver to.
+		// Until the protocol's domain ServiceWorker is enabled, the browser knows no worker to deliver to.
 		if _, err := cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{}); err != nil {
 			return err
 		}

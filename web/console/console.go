@@ -50,7 +50,7 @@ var files embed.FS
 const (
 	root      = "/admin"
 	stylePath = root + "/style.css"
-	// A form contains a token or a few names.
+	// maxForm is the most bytes of a form, which contains a token or a few names.
 	maxForm = 16 << 10 // bytes
 )
 
@@ -63,7 +63,7 @@ var policy = strings.Join([]string{
 type Console struct {
 	cfg   Config
 	pages *template.Template
-	style []byte
+	style []byte // the style sheet
 	mux   *http.ServeMux
 }
 
@@ -130,12 +130,12 @@ type page struct {
 	Title   string
 	Here    string // the page's path in the navigation; "" if it is not there
 	Actor   string // the subject of the operator who is signed in
-	Signed  bool
+	Signed  bool   // an operator is signed in
 	Version string
-	Notice  string // the outcome of an act
-	Error   string
+	Notice  string   // the outcome of an act
+	Error   string   // what went wrong; "": nothing did
 	Faults  []string // errors of the parts that could not be read
-	Body    any
+	Body    any      // the data of this page's template
 }
 
 // visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it.

@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// The documents use the public API, and the types beside them have the names of its fields. A field that may be null is a
-// pointer: it is nil when it could not be read, and the page leaves its part out.
+// overviewDocument, like the other documents, uses the public API. The types beside a document have the names of its fields. A field
+// that may be null is a pointer: it is nil when it could not be read, and the page leaves its part out.
 const overviewDocument = `{ admin {
 	jobs { waiting dead oldestMs }
 	fanout { bigFollowers hugeFollowers waiting lagMs }
@@ -18,7 +18,8 @@ const overviewDocument = `{ admin {
 	cleaner { running lastRunAt freed { keys dormant } }
 } }`
 
-// Lag and ages are numbers of milliseconds, as in the API; words.go makes them readable.
+// overviewAnswer is the answer to overviewDocument. Lags and ages are numbers of milliseconds, as in the API; words.go makes them
+// readable.
 type overviewAnswer struct {
 	Admin *struct {
 		Jobs *struct {
@@ -53,11 +54,13 @@ func (c *Console) overview(v *visit) {
 	c.show(v, http.StatusOK, "overview")
 }
 
-// The document has the fields that the page shows. A field that is added to a type below must be added to its document.
+// webhooksDocument has the fields that the page shows. A field that is added to one of the types below must be added to its document
+// too.
 const webhooksDocument = `{ admin { webhooks {
 	name url away totals sources state createdAt secrets waiting dead oldestUnsentAt retryAt lastSuccessAt lastFailureAt lastError
 } } }`
 
+// deadLettersDocument reads the newest dead letters of one webhook.
 const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters(name: $name, first: 50) {
 	userId key version attempts firstAt deadAt status error
 } } }`
@@ -69,7 +72,7 @@ type webhook struct {
 	Sources          []string
 	CreatedAt        time.Time
 	Secrets, Waiting int
-	Dead             int
+	Dead             int // the number of users with a dead letter
 	OldestUnsentAt   *time.Time
 	RetryAt          *time.Time
 	LastSuccessAt    *time.Time
@@ -78,11 +81,12 @@ type webhook struct {
 	DeadLetters      []deadLetter `json:"-"`
 }
 
+// deadLetter is a change of a user that the receiver refused for a day: see the glossary.
 type deadLetter struct {
 	UserID, Key, Version, Error string
 	Attempts                    int
 	FirstAt, DeadAt             time.Time
-	Status                      *int
+	Status                      *int // of HTTP, in the last answer of the receiver; nil: there was no answer
 }
 
 // webhooks shows the page without the outcome of an act.
@@ -171,11 +175,12 @@ func (c *Console) do(v *visit, document string, variables map[string]any, into a
 	return status
 }
 
-// A page of 50 fits on a screen or two.
+// actsDocument reads 50 acts, which fit on a screen or two.
 const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $after) {
 	list { at actor action target details outcome code } cursor hasMore
 } } }`
 
+// act is one act of an operator, as the page shows it.
 type act struct {
 	At                           time.Time
 	Actor, Target, Details, Code *string

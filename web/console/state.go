@@ -5,18 +5,19 @@ import "time"
 // State is the part of a node's state that GraphQL does not return. It is made for each request of the page, and holds no
 // secret: each error of an engine is reduced to a short fault.
 type State struct {
-	Node   string
+	Node   string // the name of this node
 	Ready  string // what /readyz says
 	Serves bool   // it takes traffic
 
 	Engines []Engine
 	Nodes   []Node // of the whole installation; none on SQLite, which serves one process
 	Jobs    []Kind
-	Groups  []Group
+	Groups  []Group  // the metrics of this node
 	Faults  []string // parts that could not be read
 }
 
-// Engine is the database or Redis. Took is the duration of its health check, whether it answered or not.
+// Engine is the database or Redis, with its name and the kind of engine that it is. Took is the duration of its health check, whether
+// it answered or not.
 type Engine struct {
 	Name, Kind string
 	Fault      string // "" while it answers and takes writes
@@ -26,9 +27,9 @@ type Engine struct {
 // Node is one node as of its last heartbeat. A node that died stays in the list, silent, until its row is dropped.
 type Node struct {
 	Name   string
-	Self   bool
-	Halted bool // its jobs wait for an engine that does not answer
-	Silent time.Duration
+	Self   bool          // it is the node that answers
+	Halted bool          // its jobs wait for an engine that does not answer
+	Silent time.Duration // the time since its last heartbeat
 	Ahead  time.Duration // of its clock
 }
 
@@ -39,7 +40,7 @@ type Kind struct {
 	Lag                            time.Duration // since the oldest was due
 }
 
-// Group is some metrics of this node.
+// Group is a group of metrics of this node, under one title.
 type Group struct {
 	Title   string
 	Numbers []Number

@@ -35,7 +35,7 @@ type badgeCount struct {
 	Display   string
 	InTotal   bool
 	Precision string
-	AsOf      *time.Time
+	AsOf      *time.Time // the time at which a count that is STALE was right
 }
 
 // userAnswer is one entry of users(keys); the entry is null for a key without a user.
