@@ -31,8 +31,8 @@ type cost struct {
 // If the number of items is a literal or a default, and the cost of each item is fixed, no perItem is needed: times then returns a
 // fixed cost.
 type perItem struct {
-	items amount
-	each  cost // of one item
+	items amount // how many items
+	each  cost   // of one item
 }
 
 // amount is the number of items that one argument of a field asks for. The zero value is an empty list.

@@ -8,6 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
+// costSDL is the schema of these tests.
 const costSDL = `
 type Query {
   viewer: Viewer!

@@ -9,8 +9,8 @@ import (
 // The measured memory of a document in addition to its text: documentOverhead, and partOverhead for each name or value with its
 // position.
 const (
-	documentOverhead = 1 << 10
-	partOverhead     = 224
+	documentOverhead = 1 << 10 // bytes of each document
+	partOverhead     = 224     // bytes of each part
 )
 
 // documentCache keeps the most recently used documents by their text, up to a number of documents and a number of bytes. Only
@@ -27,7 +27,7 @@ type documentCache struct {
 // cachedDocument is an entry. add counts bytes for the entry, and the same number is subtracted when the entry leaves.
 type cachedDocument struct {
 	doc   *document
-	bytes int64
+	bytes int64 // its estimated memory
 }
 
 // newDocumentCache makes an empty cache. most limits the number of documents, and bytes their estimated memory.

@@ -31,8 +31,8 @@ type documents struct {
 	first   []core.Rule // rules that take time nearly linear in the document
 	second  []core.Rule // rules that take quadratic time: only for documents that pass all other rules
 	cache   *documentCache
-	costs   costs
-	maxCost int // an operation that costs more is refused
+	costs   costs // computes the costs of operations
+	maxCost int   // an operation that costs more is refused
 
 	// persisted finds the text of a request that names it by an ID or a hash.
 	persisted *persisted
@@ -43,7 +43,7 @@ type documents struct {
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {
 	*ast.QueryDocument
-	costs     []cost
+	costs     []cost     // of the operations
 	neverNull [][]string // the names of variables that must not be null: see the function neverNull
 }
 

@@ -29,7 +29,7 @@ const (
 // input holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
 // borrows an input while it reads.
 type input struct {
-	buffer   [512]byte
+	buffer   [512]byte    // what was read last
 	from, to int          // the bytes buffer[from:to] are not used yet
 	message  bytes.Buffer // the payload of the message so far
 	kind     int          // of the message: text or binary
@@ -78,9 +78,9 @@ func (in *input) need(from io.Reader, n int) ([]byte, error) {
 // frame is the head of a frame.
 type frame struct {
 	opcode int
-	final  bool  // it is the last frame of its message
-	length int64 // of the payload, in bytes
-	mask   [4]byte
+	final  bool    // it is the last frame of its message
+	length int64   // of the payload, in bytes
+	mask   [4]byte // of the payload, see unmask
 }
 
 // errProtocol is the error for a frame that no client may send. Its text is the reason in the close frame.

@@ -40,15 +40,15 @@ type QuickSchema interface {
 type Front struct {
 	// These are set once and never change. Without quick, all connections go to next.
 	next     *http.Server
-	queries  *queries
+	queries  *queries     // of handler: the checks and limits that the front applies too
 	handler  http.Handler // what next serves at /graphql
 	quick    QuickSchema  // nil: the front answers nothing itself
 	loops    *frontLoops  // nil: each connection has a goroutine
 	loopback bool         // it applies the checks of LoopbackOnly
 	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
 	heads    *textMemory[*head]
-	requests *textMemory[*knownRequest]
-	pause    time.Duration // the longest wait for the rest of a request; one that takes longer is slow
+	requests *textMemory[*knownRequest] // by the bytes of a body
+	pause    time.Duration              // the longest wait for the rest of a request; one that takes longer is slow
 
 	// Atomic, because each request reads them. Drain sets draining, Shutdown sets endsIdle, and neither is ever reset.
 	draining atomic.Bool // each answer is the last one of its connection
@@ -58,12 +58,12 @@ type Front struct {
 	// Otherwise Shutdown could end too early.
 	mu        sync.Mutex
 	conns     map[*frontConn]struct{}
-	handed    int // connections of the HTTP server
-	listeners []*frontListener
-	idleUntil time.Time     // until when idle connections stay open while draining
-	closing   bool          // new connections are refused
-	empty     chan struct{} // closed when conns is empty; nil unless a call of close waits for that
-	quiet     chan struct{} // closed when the HTTP server has no connection either; nil unless Shutdown waits for that
+	handed    int              // connections of the HTTP server
+	listeners []*frontListener // of all calls of Serve
+	idleUntil time.Time        // until when idle connections stay open while draining
+	closing   bool             // new connections are refused
+	empty     chan struct{}    // closed when conns is empty; nil unless a call of close waits for that
+	quiet     chan struct{}    // closed when the HTTP server has no connection either; nil unless Shutdown waits for that
 }
 
 const (
@@ -72,7 +72,7 @@ const (
 	headsBytes = 16 << 20 // of remembered heads with their viewers
 	// Only the texts of bodies are counted. Applications send few different bodies without variables, so this is ample.
 	requestsBytes = 256 << 10
-	frontPath     = "/graphql"
+	frontPath     = "/graphql" // the path of plain requests
 )
 
 // NewFront makes the front of the HTTP server next, which serves handler at /graphql. loopback applies the checks of

@@ -307,7 +307,7 @@ func appendHeader(to []byte, header http.Header) []byte {
 
 // dated is the text of the header Date for one second.
 type dated struct {
-	second int64
+	second int64 // as Unix time
 	text   string
 }
 

@@ -21,7 +21,7 @@ type frontContext struct {
 // frontWaiting is the real context behind a frontContext. It is made by the first call of Done.
 type frontWaiting struct {
 	context.Context
-	cancel context.CancelFunc
+	cancel context.CancelFunc // ends it, and frees its timer
 }
 
 // begin initializes a frontContext before other goroutines know it. values must be a context that never ends, because its end

@@ -67,11 +67,11 @@ func (f *Front) checked(h *head) *head {
 // specialHeaders change the meaning of a request, or how it is read. headersOnce have a different value in each request. A header
 // that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
-	specialHeaders = []string{
+	specialHeaders = []string{ // in lower case; a request with one of them is not plain
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
 		"transfer-encoding", "upgrade", strings.ToLower(streamTokenHeader), "traceparent",
 	}
-	headersOnce = []string{strings.ToLower(requestHeader)}
+	headersOnce = []string{strings.ToLower(requestHeader)} // a head with one of them is not remembered
 )
 
 // plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is

@@ -17,7 +17,7 @@ import (
 // client) the connection leaves the loop: it gets a goroutine again, which goes on where the loop has stopped.
 type frontLoops struct {
 	schema JointSchema
-	loops  []*frontLoop
+	loops  []*frontLoop  // one for each processor
 	next   atomic.Uint32 // the loop of the next connection
 }
 
@@ -57,6 +57,7 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 // sinceStart returns the monotonic time since the start of the process, in nanoseconds.
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 
+// processStart is the time from which sinceStart counts.
 var processStart = time.Now()
 
 // loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before in, and does not change
@@ -102,9 +103,9 @@ type frontLoop struct {
 
 // loopPoll is an epoll descriptor.
 type loopPoll struct {
-	file   *os.File
-	raw    syscall.RawConn
-	number int // the descriptor
+	file   *os.File        // of the descriptor
+	raw    syscall.RawConn // by which a goroutine waits for the descriptor
+	number int             // the descriptor
 }
 
 // add registers a connection; false if the system refuses. epoll reports input that is there already, and then each new input once.

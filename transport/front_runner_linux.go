@@ -21,21 +21,21 @@ type loopRunner struct {
 	relieved atomic.Bool // another runner has taken over, and this one ends with its batch
 
 	events   []syscall.EpollEvent // what epoll has reported
-	slots    []*loopSlot
-	used     int            // the first used slots are the batch
-	requests []JointRequest // of the batch, in the order of its slots
+	slots    []*loopSlot          // used again for each batch
+	used     int                  // the first used slots are the batch
+	requests []JointRequest       // of the batch, in the order of its slots
 
 	// The functions are made once and not for each call. text is their argument, count and err are their results.
 	wait, read, write func(descriptor uintptr)
-	count             int
-	err               error
-	text              []byte
+	count             int    // the result of the last call
+	err               error  // of the last call
+	text              []byte // what the next call reads into or writes
 }
 
 // loopSlot is one request of a batch.
 type loopSlot struct {
 	conn    *frontConn
-	input   [frontBuffer]byte
+	input   [frontBuffer]byte // what was read from the connection
 	head    *head
 	body    []byte        // in input
 	known   *knownRequest // the meaning of the body

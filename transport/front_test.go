@@ -79,7 +79,7 @@ func (s *quickSchema) AnswerJointly(ctx context.Context, requests []JointRequest
 // countingLimits counts the operations that are charged, and refuses a charge with missing arguments.
 type countingLimits struct {
 	fakeLimits
-	operations atomic.Int64
+	operations atomic.Int64 // the number of charges
 }
 
 func (l *countingLimits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // pipeListener is a network in memory, so that a test can run in a synctest bubble.
 type pipeListener struct {
 	conns  chan net.Conn // the server's ends of new connections
-	closed chan struct{}
+	closed chan struct{} // closed by Close
 	once   sync.Once
 }
 

@@ -18,15 +18,15 @@ const (
 	// The buffers of a connection take an answer up to this length at once, whether its client reads or not.
 	smallAnswer = 16 << 10 // bytes
 
-	allowedMethods = "GET, POST, OPTIONS"
+	allowedMethods = "GET, POST, OPTIONS"              // without event streams
 	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
 
 	// The bytes of all headers Accept together, and of Content-Type. Browsers send less than 200. A longer one is refused before it
 	// is parsed, because to parse it takes much more time and memory than to send it.
 	maxMediaHeader = 2 << 10
 
-	typeJSON     = "application/json"
-	typeResponse = "application/graphql-response+json"
+	typeJSON     = "application/json"                  // the older media type of an answer
+	typeResponse = "application/graphql-response+json" // the newer one
 )
 
 // queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
@@ -39,9 +39,9 @@ type queries struct {
 	cfg       Config
 	backlog   *backlog // shared with the sockets
 	documents *documents
-	origins   origins
-	addresses addresses
-	sockets   *Sockets // holds the event streams; nil refuses them
+	origins   origins   // the pages that may call
+	addresses addresses // finds the address of a client
+	sockets   *Sockets  // holds the event streams; nil refuses them
 }
 
 // Supports accepts every request. Upgrades reach it only if there are no sockets.

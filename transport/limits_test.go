@@ -23,6 +23,7 @@ type fakeLimits struct {
 	panics                     atomic.Bool  // Operation and Socket panic
 }
 
+// errLimited is the error of each refusal.
 var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
 
 // refuseIf returns errLimited if refused is set.

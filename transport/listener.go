@@ -10,7 +10,7 @@ import (
 // proxies are not bounded, because all clients come from them. The check comes before a byte is read, because an idle connection
 // costs memory and a file descriptor too. Connections is safe for concurrent use.
 type Connections struct {
-	proxies addresses
+	proxies addresses     // the trusted proxies
 	open    occupancy     // the connections of each address
 	refused atomic.Uint64 // see Refused
 }
@@ -66,8 +66,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 type boundConn struct {
 	net.Conn
 	connections *Connections
-	holder      string // the address that it is counted under
-	closed      atomic.Bool
+	holder      string      // the address that it is counted under
+	closed      atomic.Bool // Close was called
 }
 
 // Close closes the connection and uncounts it.

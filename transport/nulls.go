@@ -21,7 +21,7 @@ func neverNull(operation *ast.OperationDefinition) []string {
 type variableUses struct {
 	operation *ast.OperationDefinition
 	fragments map[string]bool // those that were walked
-	names     []string
+	names     []string        // found so far
 }
 
 // selections walks a selection set, and each fragment once.

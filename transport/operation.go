@@ -45,10 +45,10 @@ type operation struct {
 	// it; feed and next are then unused.
 	source         reflect.Value
 	write          func(to []byte, event any) []byte
-	following      *operation // the next operation in the list of the workers
-	state          atomic.Int32
-	ended          atomic.Bool // by cancel
-	isSubscription bool        // the end of a subscription is not reported to the client during a drain
+	following      *operation   // the next operation in the list of the workers
+	state          atomic.Int32 // one of the states above
+	ended          atomic.Bool  // by cancel
+	isSubscription bool         // the end of a subscription is not reported to the client during a drain
 }
 
 // execution is the state for asking gqlgen for responses. A subscription whose events the schema writes needs it only to start.

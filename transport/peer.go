@@ -15,9 +15,9 @@ import (
 // Its line carries the messages. A peer ends once: shut stops its operations, and then uncount takes it out of the counts.
 type peer struct {
 	sockets *Sockets
-	line    line
-	exec    graphql.GraphExecutor
-	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
+	line    line                  // carries the messages to the client
+	exec    graphql.GraphExecutor // executes the operations
+	ctx     context.Context       // has the viewer once they are known; never ends, because each operation ends by itself
 
 	// The peer is counted under these two until uncount. holder is guarded by mu, because CloseUser reads it.
 	address string // the address that the client is counted under
@@ -78,7 +78,7 @@ func (p *peer) admit(viewer services.Viewer) error {
 type beginResult int
 
 const (
-	beginOK beginResult = iota
+	beginOK beginResult = iota // the operation is registered
 	// beginDuplicateID: an operation with the same ID is under way. The client could not tell the messages of the two apart.
 	beginDuplicateID
 	// beginAtLimit: the peer is at its limit of operations. The client may try again when one has ended.

@@ -21,8 +21,8 @@ type epoll struct {
 // epollWatch is a watch of an epoll.
 type epollWatch struct {
 	epoll *epoll
-	key   uint64 // what epoll reports instead of the descriptor
-	conn  syscall.RawConn
+	key   uint64          // what epoll reports instead of the descriptor
+	conn  syscall.RawConn // the access to the connection's descriptor
 	ready func()
 	armed atomic.Bool // ready is to be called
 }

@@ -26,6 +26,7 @@ type testSchema struct {
 	fault  atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
 
+// testSDL is the schema that testSchema executes.
 const testSDL = `
 type Query {
   hello: String!
@@ -228,9 +229,9 @@ type testHub struct {
 // testWatcher is the channel of one subscription, and whom to wake for it.
 type testWatcher struct {
 	hub      *testHub
-	channel  chan int
+	channel  chan int          // what the resolver returns
 	consumer services.Consumer // nil for a subscription that does not wake
-	closed   bool
+	closed   bool              // channel is closed
 }
 
 // testWakeKey is the key of the consumer in a context.

@@ -19,9 +19,9 @@ type Shape struct {
 
 // Introspection has bounds of its own: the queries of tools have 15 levels and about 250 fields.
 const (
-	introspectionDepth  = 20
-	introspectionFields = 500
-	introspectionRoots  = 2 // __schema and __type together
+	introspectionDepth  = 20  // levels
+	introspectionFields = 500 // fields of a document
+	introspectionRoots  = 2   // __schema and __type together
 
 	// Validation compares each pair of fields that share a name in one selection set, and does so again for each fragment
 	// around them: without these bounds a document of 4 KB costs a second.

@@ -24,7 +24,7 @@ type shared struct {
 // sharedEntry is one shared operation context. It is removed with its last user, or it would keep its document alive.
 type sharedEntry struct {
 	parsed *graphql.OperationContext
-	users  int
+	users  int // the number of subscriptions that use it
 }
 
 // acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed

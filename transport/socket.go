@@ -44,9 +44,9 @@ type socket struct {
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
 // token and the device of connection_init take precedence. authorization is the error of a malformed header.
 type upgrade struct {
-	authorization error
+	authorization error // the fault of the header Authorization; nil: it has none
 	token         string
-	actAs         string
+	actAs         string // the header Tidings-Act-As
 	device        string
 }
 
@@ -274,14 +274,18 @@ func (s *socket) subscribe(read message) {
 	}
 }
 
-// next, completeWithErrors and complete append messages of graphql-transport-ws, each behind the room for the head of its frame. to is
-// empty.
+// next appends the message of an event or an answer. Like the two methods below, it leaves room for the head of the frame before its
+// message. to is empty.
 func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
 	return appendNext(appendHeadRoom(to), id, response)
 }
+
+// completeWithErrors appends the error message, which ends the operation.
 func (s *socket) completeWithErrors(to []byte, id string, errors gqlerror.List) []byte {
 	return appendError(appendHeadRoom(to), id, errors)
 }
+
+// complete appends the complete message.
 func (s *socket) complete(to []byte, id string) []byte { return appendComplete(appendHeadRoom(to), id) }
 
 // finished does nothing: a socket outlives its operations.

@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
+// ack is the message that acknowledges connection_init.
 const ack = `{"type":"connection_ack"}`
 
 func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {

@@ -29,7 +29,7 @@ type SocketConfig struct {
 	// for. The consumer ends that channel; the end of a context must not end it. Subscriptions to other fields, and all of them
 	// if Wake is nil, cost a goroutine each.
 	Wake   WakeFunc
-	Waking []string
+	Waking []string // the names of the fields
 
 	// Gone is called when the last socket or event stream of a device with a name has ended. The last goroutine of that socket or
 	// stream calls it. It is not called while draining, because the client is about to reconnect to another node, or if it is nil.
@@ -105,17 +105,17 @@ type Sockets struct {
 	waking    map[string]bool // the names of cfg.Waking; none without cfg.Wake
 	origins   origins
 	upgrader  websocket.Upgrader
-	workers   workers
+	workers   workers   // run the turns of waking subscriptions
 	readiness readiness // nil: sockets wait in goroutines of their own
 	backlog   backlog   // shared with the handler
-	shared    shared
-	devices   devices
+	shared    shared    // the operation contexts that subscriptions share
+	devices   devices   // counts the connections of each device
 
-	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, in perUser by peer.admit,
-	// and removed from both by remove.
+	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, and in perUser by
+	// peer.admit. remove undoes both.
 	addresses  addresses
-	perUser    occupancy
-	perAddress occupancy
+	perUser    occupancy // peers of each user
+	perAddress occupancy // peers of each address
 
 	base context.Context // the parent context of every event stream: without end and without a viewer
 
@@ -123,7 +123,7 @@ type Sockets struct {
 	mu       sync.Mutex
 	open     map[*peer]struct{}
 	reserved map[string]*stream // event streams of the single connection mode, by token
-	draining bool
+	draining bool               // Drain was called
 	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero.
 	// running is raised under mu for a peer, and for an operation while its peer is counted.
 	running sync.WaitGroup

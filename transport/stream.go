@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	typeEvents = "text/event-stream"
+	typeEvents = "text/event-stream" // the media type of event streams
 
 	reservedFor = 10 * time.Second // the time to use a reservation
 
 	// A drained client reconnects after retryLeast plus up to retrySpread: a proxy needs a moment to turn to another node, and
 	// clients that were drained together must not arrive together.
 	retryLeast  = time.Second
-	retrySpread = 2 * time.Second
+	retrySpread = 2 * time.Second // the most that is added to retryLeast
 )
 
 // keepAlive is a comment of SSE: clients drop it, and proxies see that the connection is used.
@@ -47,15 +47,15 @@ type stream struct {
 	connected chan struct{} // closed when the request is there
 	ended     chan struct{} // closed when nothing more will be written
 
-	response http.ResponseWriter // like control, set before connected is closed
-	control  *http.ResponseController
+	response http.ResponseWriter      // like control, set before connected is closed
+	control  *http.ResponseController // of response
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
 
 	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave. left means
 	// that the request has returned, and that response and control must not be used any more.
-	taken bool
-	left  bool
+	taken bool // claim has succeeded
+	left  bool // the request has returned
 }
 
 // errEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.

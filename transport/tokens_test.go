@@ -15,6 +15,7 @@ import (
 // testSecret is the shared secret of the tests' tokens.
 const testSecret = "0123456789abcdef0123456789abcdef"
 
+// claimsOf returns claims with a subject and an expiry only.
 func claimsOf(key string, expires time.Time) jwt.MapClaims {
 	return jwt.MapClaims{"sub": key, "exp": expires.Unix()}
 }

@@ -88,7 +88,7 @@ type Config struct {
 
 	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
 	Trusted     *TrustedDocuments
-	TrustedOnly bool
+	TrustedOnly bool // no other document is executed
 	// PersistedBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
 	PersistedBytes int64
 
@@ -162,7 +162,7 @@ func Handler(cfg Config) http.Handler {
 // other handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
-	queries *queries
+	queries *queries // the last of its transports
 }
 
 // WakeFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithWake is one.

@@ -32,7 +32,7 @@ var contentTypes = map[string]string{
 // asset is a file as it is served. Only the compressed form is stored. Every browser accepts gzip; for any other client the file
 // is inflated at each request. An asset never changes, so requests share it.
 type asset struct {
-	name        string
+	name        string // of the file, without its folder
 	contentType string
 	hash        string // of the content, not of its compressed form
 	size        int    // of the content, in bytes

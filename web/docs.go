@@ -28,10 +28,10 @@ var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents s
 // docsView is the input of the template for one page of the books. The pointers point into lists of pages that do not change.
 type docsView struct {
 	docs.Page
-	Words         any // the entry of docsWords for the page's language
-	Groups        []docsGroup
-	Other         *docs.Page // this page in the other language
-	OtherLanguage string     // the other language's name for itself
+	Words         any         // the entry of docsWords for the page's language
+	Groups        []docsGroup // the list of all pages
+	Other         *docs.Page  // this page in the other language
+	OtherLanguage string      // the other language's name for itself
 	// Previous and Next are the neighbours of this page in the list; nil at the ends of the list.
 	Previous, Next *docs.Page
 	Version        string // of the server; "" shows none

@@ -13,9 +13,9 @@ import (
 // Tests execute every operation. The page's script makes the menu and the tabs from the operations, which it reads by the
 // JSON names below.
 type operation struct {
-	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
-	Group     string `json:"group"` // the capability it shows, under which the menu lists it
-	Query     string `json:"query"`
+	Slug      string `json:"slug"`                // the name of the file without its number, as my-badges
+	Group     string `json:"group"`               // the capability it shows, under which the menu lists it
+	Query     string `json:"query"`               // the text of the operation
 	Variables string `json:"variables,omitempty"` // JSON, as the editor shows it; a text such as "IN A MONTH" is replaced by a time
 }
 

@@ -131,8 +131,8 @@ type BoardEvent struct {
 	SessionID                                          string
 	NewSession, More                                   bool
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
-	NewAbove                                           int // number of shows above the first show of the session
-	LiveBoard                                          Count
+	NewAbove                                           int   // number of shows above the first show of the session
+	LiveBoard                                          Count // the number of the live board
 	Badges                                             struct {
 		Version   string
 		LiveBoard Count

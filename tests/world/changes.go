@@ -17,7 +17,7 @@ type Change struct {
 
 // Changes follows the change stream through any node. Last has each user's last change.
 type Changes struct {
-	Last    map[string]Change
+	Last    map[string]Change // by the key of the user
 	Sounded map[string]Change // each user's last change that was not silent
 	after   string            // the cursor up to which the stream was read; "" is its beginning
 }

@@ -25,7 +25,7 @@ type Collector struct {
 // Span is a span and the name of the node that sent it.
 type Span struct {
 	*otlp.Span
-	Node string
+	Node string // the name of the node that sent the span
 }
 
 // StartCollector starts a collector. The test's end closes it.

@@ -27,14 +27,14 @@ type Node struct {
 	TB      testing.TB
 	URL     string
 	Clock   *stepClock
-	Workers []*jobs.Worker
-	Stop    func() // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
+	Workers []*jobs.Worker // run the jobs of a manual node, when the test says so
+	Stop    func()         // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
 }
 
 // NodeOptions are the engines and settings of a node. A manual node starts no workers and no loops: the test steps them.
 type NodeOptions struct {
 	Database, Redis string
-	Manual          bool
+	Manual          bool // nothing runs by itself: the test steps the node
 	Change          func(*node.Config)
 	Fanout          func(*fanout.Config)
 	Ahead           time.Duration // how far its clock is ahead of the machine's
@@ -267,7 +267,7 @@ type Count struct {
 	Value     int
 	Display   string // the text to show, such as 99+
 	Precision string
-	InTotal   bool
+	InTotal   bool // it counts in the total
 }
 
 // check returns an error unless each total is the sum of the parts that are in it, and no count is negative.

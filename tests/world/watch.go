@@ -55,10 +55,10 @@ type Watch struct {
 	ended  chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
-	newest  Badges
-	events  int   // the number of events so far
-	wrong   error // the first event that broke a rule; nil: none
-	closing int   // the code of the close frame, 0 while it is open
+	newest  Badges // the last badges that were pushed
+	events  int    // the number of events so far
+	wrong   error  // the first event that broke a rule; nil: none
+	closing int    // the code of the close frame, 0 while it is open
 }
 
 // OpenWatch opens a socket as a person of development mode, and subscribes. Like any client it retries while the node is not

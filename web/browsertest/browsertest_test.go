@@ -249,7 +249,7 @@ func TestTabs(t *testing.T) {
 // failing is a testing.TB that keeps the message of its failure and panics with errFailed, to end the step.
 type failing struct {
 	testing.TB
-	said string
+	said string // the message
 }
 
 var errFailed = errors.New("the test failed")

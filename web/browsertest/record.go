@@ -26,7 +26,7 @@ type Socket struct {
 	URL      string
 	Sent     []string // the messages of the page
 	Received []string // the messages of the server
-	Closed   bool
+	Closed   bool     // the connection has ended
 }
 
 // record lists the requests, sockets and complaints of one tab. The browser adds to it while a test reads.

@@ -48,7 +48,7 @@ type Config struct {
 var files embed.FS
 
 const (
-	root      = "/admin"
+	root      = "/admin" // the path of the first page
 	stylePath = root + "/style.css"
 	// maxForm is the most bytes of a form, which contains a token or a few names.
 	maxForm = 16 << 10 // bytes
@@ -62,8 +62,8 @@ var policy = strings.Join([]string{
 // Console serves the pages. It is safe for concurrent use: nothing in it changes after New.
 type Console struct {
 	cfg   Config
-	pages *template.Template
-	style []byte // the style sheet
+	pages *template.Template // a template for each page
+	style []byte             // the style sheet
 	mux   *http.ServeMux
 }
 

@@ -10,8 +10,8 @@ type State struct {
 	Serves bool   // it takes traffic
 
 	Engines []Engine
-	Nodes   []Node // of the whole installation; none on SQLite, which serves one process
-	Jobs    []Kind
+	Nodes   []Node   // of the whole installation; none on SQLite, which serves one process
+	Jobs    []Kind   // counts, by kind
 	Groups  []Group  // the metrics of this node
 	Faults  []string // parts that could not be read
 }
@@ -20,8 +20,8 @@ type State struct {
 // it answered or not.
 type Engine struct {
 	Name, Kind string
-	Fault      string // "" while it answers and takes writes
-	Took       time.Duration
+	Fault      string        // "" while it answers and takes writes
+	Took       time.Duration // of the health check
 }
 
 // Node is one node as of its last heartbeat. A node that died stays in the list, silent, until its row is dropped.

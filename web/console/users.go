@@ -31,7 +31,7 @@ const viewDocument = `{ viewer {
 
 // badgeCount is one count. Value is nil if the count is unknown. Display is the text that an app would show.
 type badgeCount struct {
-	Value     *int
+	Value     *int // nil: unknown
 	Display   string
 	InTotal   bool
 	Precision string
@@ -166,7 +166,7 @@ func keyOf(named string) (string, error) {
 
 // userBody is the body of the page of a user. View is empty if it could not be read. Named is what the operator typed.
 type userBody struct {
-	Named string
+	Named string      // what the operator typed
 	Found *userAnswer // nil: no user was requested
 	View  viewAnswer
 }
