@@ -203,9 +203,9 @@ func (f *Front) signalWaiters() {
 	}
 }
 
-// count counts the connections of the HTTP server. give has counted the connections that are handed on before they left the
-// front, so their StateNew is not counted. count passes each state to a handed connection by setServerState. A hijacked connection
-// belongs to Sockets, which drains it.
+// count counts the connections of the HTTP server. A connection that is handed on was counted by give, before it left the front, so its
+// StateNew is not counted. count passes each state to a handed connection by setServerState. A hijacked connection belongs to Sockets,
+// which drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
 	one, handed := conn.(*handedConn)
 	switch {

@@ -118,8 +118,9 @@ func (c *handedConn) setServerState(state http.ConnState) {
 	}
 }
 
-// SetReadDeadline sets the deadline. After the last answer, the HTTP server sets a deadline before it waits for a next request,
-// and another one when that request has begun. The next request may have begun already, if its bytes were read with the last one.
+// SetReadDeadline sets the deadline, and learns from the call what the HTTP server does. After the last answer, the server sets a
+// deadline before it waits for a next request, and another one when that request has begun. The second call follows at once if bytes of
+// the next request were read with the last one.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
 	if !c.state.CompareAndSwap(handedAnswered, handedWaiting) {
 		c.state.CompareAndSwap(handedWaiting, handedReading)

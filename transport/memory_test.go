@@ -23,7 +23,8 @@ const clientsOf = "TRANSPORT_TEST_CLIENTS_OF"
 
 const (
 	measuredSockets = 5000 // the number of sockets
-	rawHandshake    = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+	// rawHandshake is the text of a request that opens a socket.
+	rawHandshake = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + protocol + "\r\n\r\n"
 )
 

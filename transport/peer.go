@@ -23,8 +23,8 @@ type peer struct {
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
-	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not
-	// delay the hub or a drain. Where both are needed, Sockets.mu comes before it.
+	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not delay
+	// the hub or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
 	mu sync.Mutex
 	// closing is set by shut and never reset. No operation begins, and no message is sent, from then on.
 	closing    bool

@@ -97,7 +97,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 	})
 }
 
-// Two clients may return at once: the drain does not wait for the whole time.
+// A drain of few sockets does not take the whole time that is given for it, because few clients may return at once.
 func TestADrainOfFewSocketsIsShort(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		clients := []*client{w.open("alice"), w.open("bob")}

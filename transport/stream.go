@@ -39,8 +39,8 @@ type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
 
-	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. Where both are needed, it
-	// comes before mu.
+	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. A goroutine that needs
+	// both locks takes write before mu.
 	write sync.Mutex
 
 	// Channels and not flags, because writers and serve wait for them. Each is closed once.

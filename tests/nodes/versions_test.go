@@ -75,8 +75,8 @@ func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	}
 }
 
-// A server that restarts on a Redis with its data never answers with a version below the last version that a device has,
-// after any events.
+// A server restarts on a Redis that still has its data. It never answers with a version below the last one that a device has, whichever
+// kind of change came last.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	database := sqltest.SQLite(t)

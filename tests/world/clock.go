@@ -14,8 +14,8 @@ func (c *stepClock) Now() time.Time { return time.Now().Add(time.Duration(c.Ahea
 // Advance moves the clock forward, or back by a negative duration.
 func (c *stepClock) Advance(d time.Duration) { c.Ahead.Add(int64(d)) }
 
-// keepHalfDay advances the clock to the next half day if the present one ends within the time of a history. So all notifications
-// of a history fall into one half day, by which they are grouped.
+// keepHalfDay advances the clock to the next half day if the present one could end during a history. So all notifications of a history
+// fall into one half day, by which they are grouped.
 func (c *stepClock) keepHalfDay() {
 	const halfDay, history = 12 * time.Hour, time.Hour
 	now := c.Now()

@@ -69,12 +69,12 @@ const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters
 type webhook struct {
 	Name, URL, State string
 	Away, Totals     bool
-	Sources          []string
+	Sources          []string // whose changes are sent; empty: of all
 	CreatedAt        time.Time
 	Secrets, Waiting int
-	Dead             int // the number of users with a dead letter
-	OldestUnsentAt   *time.Time
-	RetryAt          *time.Time
+	Dead             int        // the number of users with a dead letter
+	OldestUnsentAt   *time.Time // nil: no change waits
+	RetryAt          *time.Time // nothing is sent before; nil: no such time
 	LastSuccessAt    *time.Time
 	LastFailureAt    *time.Time
 	LastError        *string
