@@ -227,10 +227,10 @@ func (f *Front) add(handed int) {
 	f.signalWaiters()
 }
 
-// Drain accepts no more connections, so that a proxy that wants to open one turns to another node. From then on each answer says
-// that its connection ends. Shutdown closes idle connections no earlier than the duration idle after the first Drain: a request
-// may be on its way, and if its connection were closed, the client could not know whether it was executed. A second call does
-// nothing.
+// Drain accepts no more connections, so that a proxy that wants to open one turns to another node. From then on each answer says that
+// its connection ends. Shutdown closes idle connections no earlier than the duration idle after the first Drain. Until then a request
+// may be on its way to an idle connection: if that were closed, the client could not know whether its request was executed. A second
+// call does nothing.
 func (f *Front) Drain(idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -134,8 +134,8 @@ func (c *frontConn) panicked(fault any, mayAnswer bool) {
 	}
 }
 
-// wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits for the rest of a request instead,
-// up to pause in all calls for that request together: otherwise a client that sends a byte now and then could keep the connection busy
+// wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits for the rest of a request instead:
+// up to pause, in all calls for that request together. Otherwise a client that sends a byte now and then could keep the connection busy
 // for hours. net.ErrClosed means that the connection was closed for a shutdown while it was idle, and that no request was lost.
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout

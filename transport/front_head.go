@@ -74,9 +74,9 @@ var (
 	headersOnce = []string{strings.ToLower(requestHeader)} // a head with one of them is not remembered
 )
 
-// plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is
-// stricter than the HTTP server: a head that two parsers could read differently (folded lines, spaces before a colon, a length
-// with a sign, a header twice) is not plain, so that nobody can make a proxy see other requests than the front does.
+// plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is stricter
+// than the HTTP server. A head that two parsers could read differently is not plain: one with folded lines, spaces before a colon, a
+// length with a sign, or a header twice. So nobody can make a proxy see other requests than the front does.
 func plainHead(lines []byte) bool {
 	// The array is on the stack: 32 names are more than browsers send. A head with more names is foreign.
 	var seen [32]string

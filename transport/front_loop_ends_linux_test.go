@@ -153,7 +153,7 @@ func runners() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
 }
 
-// Slow reads start further runners, which end again. Idle connections are closed all the same.
+// Slow reads start further runners, which end again. Idle connections are closed nevertheless.
 func TestRelievedRunnersEnd(t *testing.T) {
 	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 2 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -226,7 +226,7 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	f.answers(other, whoIs("bob"), "200 ", "bob@")
 }
 
-// epoll reports no event for a closed descriptor. A connection that was cut while it joined a loop is forgotten all the same.
+// epoll reports no event for a closed descriptor. A connection that was cut while it joined a loop is forgotten nevertheless.
 func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -321,7 +321,7 @@ func (f *fronted) hammer(viewer string, seed, requests int) error {
 	return nil
 }
 
-// A panic about one request of a batch ends its connection. The runner answers the others.
+// A panic about one request of a batch ends the connection of that request. The runner answers the other requests.
 func TestALoopSurvivesAPanic(t *testing.T) {
 	log := &lockedText{}
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a
-// request, reads the data for all of them in one round trip, and writes the answers. This saves, for each answer, most of the time
-// of scheduling a goroutine and of a round trip to Redis.
+// frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a request,
+// reads the data for all of them in one round trip, and writes the answers. This saves, for each answer, most of the time of scheduling
+// a goroutine and of a round trip to Redis.
 //
-// A loop does only that. For everything else (a request in pieces, another operation, a refusal, an answer that waits for the
-// client) the connection leaves the loop: it gets a goroutine again, which goes on where the loop has stopped.
+// A loop does only that. For everything else the connection leaves the loop: for a request in pieces, another operation, a refusal, or
+// an answer that waits for the client. The connection then gets a goroutine again, which goes on where the loop has stopped.
 type frontLoops struct {
 	schema JointSchema
 	loops  []*frontLoop  // one for each processor

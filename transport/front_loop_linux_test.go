@@ -170,7 +170,7 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 	}
 }
 
-// After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered all the same.
+// After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered nevertheless.
 func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	f := newFronted(t, false, nil)
 	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoIs("alice")))))
@@ -190,7 +190,7 @@ func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	f.hears(k, "200 ", "alice@")
 }
 
-// If a known head announces fewer bytes than a known body behind it has, the loop does not take both for one known request.
+// If a remembered head announces fewer bytes than a remembered body behind it has, the loop does not take the two for one request.
 func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
 	f := newFronted(t, false, nil)
 	body := query("{ who }")
@@ -341,7 +341,8 @@ func TestALoopIsRelieved(t *testing.T) {
 	for range 3 {
 		f.answers(second, whoIs("second"), "200 ", "second@")
 	}
-	// A next request comes on the connection that is being answered. Its input is reported to the other runner.
+	// A next request comes on the connection that is being answered. epoll reports its input to the runner that answers the other
+	// connections.
 	if _, err := io.WriteString(first, whoIs("first")); err != nil {
 		t.Fatal(err)
 	}

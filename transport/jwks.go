@@ -225,9 +225,9 @@ type jsonWebKey struct {
 	X   string `json:"x"`
 }
 
-// parseJWKS reads a set. Keys of other kinds and for other uses are skipped. So are keys of a supported kind that cannot be used, with
-// an error for each in refused: the issuer may have them for others, and the good keys must stay up to date. A set without a usable key
-// is an error, which names the first cause.
+// parseJWKS reads a set. Keys of other kinds and for other uses are skipped. Keys of a supported kind that cannot be used are skipped
+// too, with an error for each in refused: they may be there for other services, and the good keys must stay up to date. A set without a
+// usable key is an error, which names the first cause.
 func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err error) {
 	var set struct {
 		Keys []jsonWebKey `json:"keys"`
@@ -263,8 +263,8 @@ func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err erro
 	}
 }
 
-// fixed returns the key with its algorithm. Its value is nil if the key is not for us: one for encryption, which signs nothing, one of
-// another kind, such as EC, or one that signs by another algorithm, such as RS512. A key without a use or an algorithm is for us.
+// fixed returns the key with its algorithm. Its value is nil if the key is not for us. Such a key is for encryption and signs nothing,
+// is of another kind, such as EC, or signs by another algorithm, such as RS512. A key without a use or an algorithm is for us.
 func (k jsonWebKey) fixed() (fixedKey, error) {
 	if k.Use == "enc" || k.Alg != "" && k.Alg != algRSA && k.Alg != algEdDSA {
 		return fixedKey{}, nil

@@ -10,19 +10,19 @@ import (
 	"tidings/services"
 )
 
-// stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver
-// closes its channel or the context ends.
+// stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver closes
+// its channel or the context ends.
 //
-// Each event after the first, which is paid for with the operation, is charged once it is sent. After a refusal stream waits as long as
+// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal stream waits as long as
 // the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events, and keeps the
-// newest: a resolver may send on its channel before it looks for a newer event, and stream would then get an old one after the wait.
-// The end of the channel is noticed at once too.
+// newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an event before it looks
+// for a newer one. The end of the channel is noticed at once too.
 //
 // If an event cannot be rendered for now, stream tries it again after a pause, or a newer event if one has come. To most clients an
-// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost
-// a part for now is sent without it, tried again in the same way, and sent again once it is whole: the source counts it as
-// delivered, so the part would be missing until something else changes. A newer event shortens the pause to that of a first failure,
-// because the engines may answer again. Each try is charged as an event is.
+// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost a
+// part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The source counts it
+// as delivered, so without this the part would be missing until something else changes. A newer event shortens the pause to that of a
+// first failure, because the engines may answer again. Each try is charged as an event is.
 func (o *operation) stream() {
 	if !o.source.IsValid() { // the resolver refused it: next returns the error
 		o.rest()

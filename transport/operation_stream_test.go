@@ -237,8 +237,8 @@ func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
 	})
 }
 
-// A newer event is tried within a second of the last try, however long the pause of the older one is: after an outage of minutes the
-// engines may answer again long before the next try. During the outage newer events lead to one try a second.
+// A newer event is tried within a second of the last try, however long the pause of the older one is. After an outage of minutes the
+// engines may answer long before that pause ends. During the outage newer events lead to one try a second.
 func TestANewerEventShortensThePauseAfterAFailure(t *testing.T) {
 	const most = 1100 * time.Millisecond // with the jitter
 	for field, event := range map[string]func(int) string{

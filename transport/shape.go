@@ -23,8 +23,8 @@ const (
 	introspectionFields = 500 // fields of a document
 	introspectionRoots  = 2   // __schema and __type together
 
-	// Validation compares each pair of fields that share a name in one selection set, and does so again for each fragment
-	// around them: without these bounds a document of 4 KB costs a second.
+	// Validation compares each pair of fields that share a name in one selection set. It repeats that for each fragment around them.
+	// Without these bounds a document of 4 KB would take a second.
 	maxRepeats   = 30 // fields of one name in one selection set
 	maxFragments = 12 // levels of fragments, inline or spread
 

@@ -71,8 +71,8 @@ func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start begins to read. A socket that comes during a drain, or with another subprotocol than ours, is closed with a close code:
-// browsers do not show a page the status of a refused upgrade, so the page learns the reason from the code.
+// start begins to read. A socket that comes during a drain, or with another subprotocol than ours, is closed with a close code. A page
+// learns the reason from the code, because browsers do not show it the status of a refused upgrade.
 func (s *socket) start(subprotocol string) {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()

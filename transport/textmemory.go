@@ -58,8 +58,8 @@ func (m *textMemory[V]) put(text []byte, value V, size int) {
 	m.keep(maphash.Bytes(m.seed, text), remembered[V]{bytes.Clone(text), value, size + len(text)})
 }
 
-// keep puts a value into the young generation, in place of one with the same hash. If the young generation is full, it becomes
-// the old one, and the former old one is dropped as a whole, without a walk.
+// keep puts a value into the young generation, in place of one with the same hash. If the young generation is full, it becomes the old
+// one, and the generation that was old until then is dropped as a whole, without a walk.
 func (m *textMemory[V]) keep(key uint64, one remembered[V]) {
 	// A larger value would push out a whole generation, and the next value would push out the larger value.
 	if one.size > m.limit {

@@ -12,10 +12,10 @@ import (
 	"tidings/services"
 )
 
-// createOperation prepares the document and reads the variables. It checks variables strictly by the specification, where the
-// executor would accept a string for a number or a number for a string, and replaces the executor's message if it names another
-// value than the client's. It refuses an operation that is too expensive, and returns the cost of the others. HTTP, sockets and
-// event streams all begin an operation by it. With faults, the operation has only what the error's presentation needs.
+// createOperation prepares the document and reads the variables. It checks variables strictly by the specification, where the executor
+// would accept a string for a number or a number for a string. It replaces the executor's message if that names another value than the
+// client's. It refuses an operation that is too expensive, and returns the cost of any other. HTTP, sockets and event streams all begin
+// an operation by it. With faults, the operation has only what the presentation of the error needs.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
@@ -68,9 +68,9 @@ func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return faultError(err)
 }
 
-// wrongValue returns an error for a variable with a value of the wrong kind; nil also for the faults that the executor reports
-// correctly: a null that is not allowed, an unknown member of an input, a value that a scalar's own function refuses. place is
-// the value's path, for the error.
+// wrongValue returns an error for a variable with a value of the wrong kind. It leaves to the executor what the executor reports
+// correctly, and then returns nil: a null that is not allowed, an unknown member of an input, or a value that a scalar's own function
+// refuses. place is the value's path, for the error.
 func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
 	if value == nil {
 		return nil

@@ -198,7 +198,7 @@ func (c *Console) lookUp(v *visit, key string) error {
 
 // showUser shows what lookUp read, also after a recount. named stays in the form, even if no user was found.
 func (c *Console) showUser(v *visit, named string, err error) {
-	// There is no body if lookUp failed; the form is shown all the same.
+	// There is no body if lookUp failed; the form is shown nevertheless.
 	body, _ := v.page.Body.(userBody)
 	body.Named = named
 	v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", body
