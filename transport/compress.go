@@ -11,8 +11,8 @@ import (
 // anyway: compression would only cost time. The Front and writeResponse both use it, so that they give the same answer.
 const compressFrom = 2 << 10
 
-// compressors holds writers for reuse: a new one takes more memory than most answers. The library is faster than Go's
-// compress/gzip.
+// compressors holds writers for reuse: a new one takes more memory than most answers. They are of a library that is faster than Go's
+// own compress/gzip.
 var compressors = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {

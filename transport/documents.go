@@ -135,7 +135,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 			return nil, faults
 		}
 	}
-	// The costs and the variables belong to the text, so they are computed once.
+	// The costs and the results of neverNull follow from the text alone, so they are computed once.
 	ready := &document{QueryDocument: doc}
 	for _, operation := range doc.Operations {
 		ready.costs = append(ready.costs, d.costs.operation(operation))

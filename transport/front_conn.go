@@ -16,8 +16,8 @@ import (
 
 // The states of a connection of the front.
 const (
-	// A connection goes between idle and busy with each request. closeIdle takes it from idle to closed by compare and swap, so
-	// that exactly one of the client's next request and the shutdown wins.
+	// A connection goes between idle and busy with each request. closeIdle takes it from idle to closed by compare and swap, so that
+	// either the client's next request or the shutdown wins, and never both.
 	frontIdle   = iota // waits for a request
 	frontBusy          // has a request, at least in part
 	frontClosed        // was closed
@@ -40,8 +40,9 @@ type frontConn struct {
 	to    *frontListener // where the connection is handed on
 	state atomic.Int32   // one of the states above
 
-	// A proxy sends requests of many clients over one connection; then the address is computed for each request and not kept here.
-	address             string    // as addresses.of returns it without X-Forwarded-For
+	// address is kept for requests without X-Forwarded-For. A proxy sends requests of many clients over one connection, so the address
+	// of such a request is computed each time.
+	address             string    // as addresses.of returns it; "" until a request needs it
 	read, written       time.Time // the deadlines that are set
 	ahead               [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead            bool      // watch has read a byte that is not used yet
@@ -57,9 +58,9 @@ type frontConn struct {
 // frontBuffers are reused: a connection has one for as long as it has a goroutine.
 var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
 
-// serve answers requests until the connection ends, is handed on, or joins a loop. first, if not nil, finishes the answer to a
-// request that was read before. rest has the bytes that were read behind that request, and fits into a buffer. buffer[:filled]
-// has the bytes that were read and not answered yet.
+// serve answers requests until the connection ends, is handed on, or joins a loop. first, if not nil, finishes the answer to a request
+// that was read before. rest has the bytes that were read behind that request, and fits into a buffer. Below, buffer[:filled] has the
+// bytes that were read and not answered yet.
 func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	own := frontBuffers.Get().(*[frontBuffer]byte)
 	defer frontBuffers.Put(own)

@@ -197,8 +197,8 @@ func (c *handedConn) readsBody() bool {
 	return time.Now().Before(c.deadline)
 }
 
-// returns reports whether the connection returns to the front, at a read into room bytes. The connection returns if the HTTP
-// server waits for a request and has read nothing of it.
+// returns reports whether the connection returns to the front instead of reading. room is the length of the buffer that the HTTP server
+// reads into. The connection returns if the HTTP server waits for a request and has read nothing of it.
 func (c *handedConn) returns(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.

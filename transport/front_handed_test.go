@@ -155,8 +155,8 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	}
 }
 
-// A byte that the HTTP server finds when it checks whether the client is still there belongs to the next request, and goes to the
-// front.
+// The HTTP server reads a byte to see whether the client is still there; in these tests that is a look. A byte that it finds belongs to
+// the next request, and goes to the front.
 func TestALookKeepsTheNextRequest(t *testing.T) {
 	past := time.Unix(1, 0)
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {

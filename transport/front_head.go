@@ -24,7 +24,7 @@ type head struct {
 	gzip      bool          // the client accepts gzip
 	answer    []byte        // the first lines of the answer's head
 	forwarded bool          // the request has X-Forwarded-For
-	// Such a head is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
+	// A head with once is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
 	// again.
 	once bool   // no other request has the same head
 	id   string // the ID that the client gave to the request

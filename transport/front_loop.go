@@ -23,7 +23,7 @@ type JointRequest = struct {
 	Operation any             // the result of Joint
 	Text      []byte          // the answer is appended to it
 	OK        bool            // it was answered
-	// If OK is false, Else answers the request in a goroutine of its own; nil: the Quick of its operation does.
+	// If OK is false, Else answers the request in a goroutine of its own. If Else is nil, the Quick of the operation does.
 	Else func(ctx context.Context, to []byte) ([]byte, bool)
 }
 

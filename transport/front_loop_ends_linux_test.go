@@ -92,7 +92,7 @@ func TestALoopDrains(t *testing.T) {
 	}
 }
 
-// A connection that is answered after the shutdown has closed the idle ones is closed after its answer.
+// A shutdown closes the idle connections. A connection that is answered after that is closed after its answer.
 func TestALoopClosesWhatBecomesIdle(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keepJoined("alice")
@@ -203,7 +203,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 	eventually.Holds(t, "one runner is left", func() bool { return runners() <= before })
 }
 
-// A runner that uses an old key, of a connection that another runner has given to a goroutine, gets nothing and closes nothing.
+// A runner may use the old key of a connection that another runner has given to a goroutine. It gets nothing and closes nothing.
 func TestAStaleReportTakesNothing(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]

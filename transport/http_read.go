@@ -125,9 +125,8 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON: the lexer would replace the
-// half, and two different keys could become equal. Block strings have no escapes, so a query with block strings is left to the
-// parser.
+// checkQuery refuses half of a surrogate pair in a query. The strings of a query have the escapes of JSON, and the lexer would replace
+// the half: two different keys could become equal. Block strings have no escapes, so a query with block strings is left to the parser.
 func checkQuery(query string) error {
 	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
 		return nil

@@ -74,8 +74,8 @@ func (u *variableUses) value(value *ast.Value) {
 	}
 }
 
-// wrongNull returns an error if one of the variables of neverNull is null: the client's value, or a default where the client has
-// sent none.
+// wrongNull returns an error if one of the named variables, which neverNull has found, is null: the client's value, or a default where
+// the client has sent none.
 func wrongNull(operation *ast.OperationDefinition, names []string, variables map[string]any) *gqlerror.Error {
 	for _, name := range names {
 		value, given := variables[name]

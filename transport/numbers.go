@@ -29,8 +29,8 @@ var numbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *c
 	})
 }}
 
-// checkNumbers reports the numbers that cannot be read within a value. place names the value in the error: the argument, and the
-// members of inputs in it. Members of a JSON have names of the client's, which are not repeated.
+// checkNumbers reports the numbers within a value that cannot be read. place names the value in the error: the argument, and the
+// members of inputs in it. The client chooses the names of the members of a JSON, so these are not repeated.
 func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 	for _, child := range value.Children {
 		at := place

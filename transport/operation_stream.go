@@ -121,7 +121,7 @@ func (o *operation) event(event reflect.Value, sentInPart bool) eventOutcome {
 	return eventSent
 }
 
-// rest delivers the last responses, and ends the operation. A schema that writes the events has none.
+// rest delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
 func (o *operation) rest() {
 	if o.feed.IsValid() {
 		o.feed.TryRecv() // an event that failed may not have been taken

@@ -187,7 +187,8 @@ func failing(t *testing.T, field string, test func(w *world, c *client, limits *
 	})
 }
 
-// An event that loses a part for now is sent once without it, and again as soon as it is whole: nothing else may change for hours.
+// An event that loses a part for now is sent once without it, and again as soon as it is whole: otherwise the client could miss the
+// part for hours, until something else changes.
 func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 	failing(t, "loses", func(w *world, c *client, limits *fakeLimits) {
 		w.schema.hub.publish(1)

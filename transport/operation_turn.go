@@ -35,7 +35,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 		o.stream()
 	default:
 		if o.write != nil {
-			// No responses are asked for, so the execution can be freed. Only the channel is left to end.
+			// No responses are asked for, so the execution can be freed. From now on cancel has only the channel to end.
 			o.cancelContext.Store(nil)
 			o.execution = nil
 		}

@@ -185,9 +185,9 @@ func setContentHeaders(header http.Header, media string) {
 	header.Set("X-Content-Type-Options", "nosniff")
 }
 
-// appendResponse writes a response as JSON. The common case, data without errors, is a copy. gqlgen's own encoding would check
-// all of it again, and would write data even for a request error. Errors come first, as the specification recommends for people
-// who read answers.
+// appendResponse writes a response as JSON. The common case, data without errors, is only copied. gqlgen's own encoding would check all
+// of it again, and would write data even for a request error. Errors come first, as the specification recommends for people who read
+// answers.
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {

@@ -59,8 +59,8 @@ type extent struct {
 	introspectedDepth, introspectedFields, introspectedRoots int
 }
 
-// add adds the extent of a sibling to e: levels are compared, counts are summed. Fields of both with one name on the first level
-// are in one selection set, so they repeat each other.
+// add adds the extent of a sibling to e: of two numbers of levels, or of repeats, the larger one stays, and the other numbers are
+// summed. Fields of both with one name on the first level are in one selection set, so they repeat each other.
 func (e *extent) add(other extent) {
 	// Levels first, then the names of the first level, then the sums.
 	e.depth, e.introspectedDepth = max(e.depth, other.depth), max(e.introspectedDepth, other.introspectedDepth)
@@ -107,9 +107,9 @@ func newGuard(doc *ast.QueryDocument) *guard {
 	return g
 }
 
-// check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and
-// values of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each
-// operation, because only one operation is executed; the other counts for the whole document, because all of it is validated.
+// check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and values
+// of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation, because
+// only one operation is executed. The other numbers are bounded for the whole document, because all of it is validated.
 func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newGuard(doc)
 	var whole extent

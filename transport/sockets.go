@@ -95,9 +95,9 @@ const (
 	drainGap = 200 * time.Millisecond
 )
 
-// Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:
-// both have the same limits, hub and workers. All sockets that wait have one goroutine together, see readiness. That goroutine ends
-// with the last waiting socket. Sockets is safe for concurrent use.
+// Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets: both
+// have the same limits, hub and workers. On Linux, all sockets that wait have one goroutine together, which ends with the last waiting
+// socket: see readiness. Sockets is safe for concurrent use.
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.

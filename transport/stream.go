@@ -281,8 +281,8 @@ func (s *stream) complete(to []byte, id string) []byte {
 	return append(to, "\n\n"...)
 }
 
-// oneLine replaces the line breaks in a JSON text by spaces. JSON has line breaks only between its tokens, and the data of an
-// event ends at one.
+// oneLine replaces the line breaks in a JSON text by spaces, because a line break would end the data of an event. JSON has line breaks
+// only between its tokens.
 func oneLine(text []byte) {
 	for i, char := range text {
 		if char == '\n' || char == '\r' {

@@ -96,7 +96,8 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-// Each client gets its own reconnect time, so that they do not return all at once, and no subscription completes.
+// In a drain each client is told its own time to reconnect, so that they do not return all at once. No subscription is reported as
+// complete.
 func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		streams := make([]*events, 20)

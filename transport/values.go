@@ -89,7 +89,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	}
 	definition := schema.Types[kind.NamedType]
 	switch {
-	// Validation has refused the type.
+	// The schema has no such type, so validation has refused it.
 	case definition == nil:
 		return nil
 	// A value that is no object has no members here, and the executor refuses it.
@@ -134,7 +134,7 @@ func needed(definition *ast.Definition, value any) string {
 	// The specification takes whole numbers for IDs; they become texts.
 	case definition.Name == "ID" && !isText && !isNumber:
 		return "an ID is a text"
-	// A value of another kind is the text "", which is no time.
+	// If the value is of another kind, text is "", which is no time.
 	case definition.Name == "Time":
 		if _, is := services.ParseTime(text); !is {
 			return "a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z"

@@ -151,8 +151,8 @@ func (e BoardEvent) Says() string {
 	return fmt.Sprintf("live%v ended%v moved%v gone%v above:%d", titles(e.WentLive), titles(e.Ended), titles(e.Rescheduled), titles(e.Cancelled), e.NewAbove)
 }
 
-// WatchBoard subscribes to a person's live board. session is that of the pages that the client shows, and since the version of the
-// badges that it has; "" leaves either out.
+// WatchBoard subscribes to a person's live board. session is the session of the pages that the client shows. since is the version of
+// the badges that the client has. "" leaves either out.
 func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 	t.Helper()
 	conn := n.Dial(t)
