@@ -29,7 +29,7 @@ const (
 // input holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
 // borrows an input while it reads.
 type input struct {
-	buffer   [512]byte    // what was read last
+	buffer   [512]byte    // bytes that were read
 	from, to int          // the bytes buffer[from:to] are not used yet
 	message  bytes.Buffer // the payload of the message so far
 	kind     int          // of the message: text or binary

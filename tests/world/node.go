@@ -27,7 +27,7 @@ type Node struct {
 	TB      testing.TB
 	URL     string
 	Clock   *stepClock
-	Workers []*jobs.Worker // run the jobs of a manual node, when the test says so
+	Workers []*jobs.Worker // of the test itself: Work and Settle run jobs with them
 	Stop    func()         // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
 }
 
