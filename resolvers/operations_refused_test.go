@@ -120,9 +120,9 @@ func TestKeyRemembersNotFound(t *testing.T) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
 		for i, of := range earlyRequests(s) {
 			for _, comes := range []bool{false, true} {
-				s.early(of, fmt.Sprint("m", i), s.mutation, comes)
+				s.sendEarly(of, fmt.Sprint("m", i), s.mutation, comes)
 				if of.byHost {
-					s.early(of, fmt.Sprint("e", i), s.event, comes)
+					s.sendEarly(of, fmt.Sprint("e", i), s.event, comes)
 				}
 			}
 			if got := result(s.mutation(of.name, of.in, fmt.Sprint("new", i), nil)); strings.HasPrefix(got, "NOT_FOUND") {
@@ -133,9 +133,9 @@ func TestKeyRemembersNotFound(t *testing.T) {
 	})
 }
 
-// early sends a request that names a missing object, again and again under one key: every answer is the first one. With comes,
+// sendEarly sends a request that names a missing object, again and again under one key: every answer is the first one. With comes,
 // it first creates the object, and only the key that an earlier call has used makes the request fail.
-func (s *story) early(of early, key string, ask func(string, event, string, event) answer, comes bool) {
+func (s *story) sendEarly(of early, key string, ask func(string, event, string, event) answer, comes bool) {
 	s.t.Helper()
 	if comes {
 		of.comes(s)

@@ -109,8 +109,8 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	}
 	known := f.requestOf(body)
 	// Loops know only remembered heads, and a head that comes once is not remembered.
-	if c.joint++; known.joint == nil || h.once {
-		c.joint = min(c.joint, 0)
+	if c.jointStreak++; known.joint == nil || h.once {
+		c.jointStreak = min(c.jointStreak, 0)
 	}
 	switch {
 	case !known.query:

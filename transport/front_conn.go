@@ -49,7 +49,7 @@ type frontConn struct {
 	wrote               bool      // a part of the present answer was written
 	arriving            *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
 	slowAt              time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
-	joint               int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
+	jointStreak         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
 	answersBeforeReturn int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
 	loop loopConn // what the loops know of the connection
@@ -109,7 +109,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 		case outcome == frontForeign || outcome == frontForeignCharged:
 			handOn(buffer[:filled], outcome == frontForeignCharged)
 			return
-		case filled == 0 && c.joint >= jointAfter && !c.hasAhead:
+		case filled == 0 && c.jointStreak >= jointAfter && !c.hasAhead:
 			if joined, lost := c.front.loops.join(c); joined {
 				owns = false
 				return

@@ -157,7 +157,7 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	// one byte of a body, if its buffer has room for one byte only. But then a deadline is set.
 	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
 		return c.look(to)
-	case c.returns(len(to)):
+	case c.mayReturn(len(to)):
 		return 0, io.EOF
 	}
 	if len(c.before) == 0 {
@@ -197,9 +197,9 @@ func (c *handedConn) readsBody() bool {
 	return time.Now().Before(c.deadline)
 }
 
-// returns reports whether the connection returns to the front instead of reading. room is the length of the buffer that the HTTP server
+// mayReturn reports whether the connection returns to the front instead of reading. room is the length of the buffer that the HTTP server
 // reads into. The connection returns if the HTTP server waits for a request and has read nothing of it.
-func (c *handedConn) returns(room int) bool {
+func (c *handedConn) mayReturn(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.
 	if c.wholeRoom == 0 {

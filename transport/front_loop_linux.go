@@ -36,7 +36,7 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	if c.loop.raw == nil {
 		c.loop.raw = watchable(c.conn)
 	}
-	c.joint = 0
+	c.jointStreak = 0
 	if c.loop.raw == nil {
 		return false, false
 	}

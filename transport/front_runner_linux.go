@@ -130,7 +130,7 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 		r.release(c)
 	case r.err != nil || n == 0:
 		r.loop.end(c)
-	case !r.joins(slot, slot.input[:n]):
+	case !r.canJoin(slot, slot.input[:n]):
 		r.leave(c, nil, bytes.Clone(slot.input[:n]))
 	default:
 		r.charge(c, slot)
@@ -148,9 +148,9 @@ func (r *loopRunner) slot() *loopSlot {
 // newAnswer makes the buffer of a slot's answers.
 func newAnswer() []byte { return make([]byte, 0, 4<<10) }
 
-// joins reports whether a loop can answer the request in data together with requests of other connections. data must be one whole
+// canJoin reports whether a loop can answer the request in data together with requests of other connections. data must be one whole
 // request whose head and body the front remembers; then slot gets both. If data fills the buffer, it may be only a part of a request.
-func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
+func (r *loopRunner) canJoin(slot *loopSlot, data []byte) bool {
 	front := r.loop.front
 	end := bytes.Index(data, []byte("\r\n\r\n")) + len("\r\n\r\n")
 	if len(data) == len(slot.input) || end < len("\r\n\r\n") {
@@ -242,7 +242,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 		if quick == nil {
 			quick = slot.known.quick
 		}
-		c.joint = -jointPause
+		c.jointStreak = -jointPause
 		r.leave(c, func() frontOutcome {
 			defer one.end()
 			return c.answerQuick(h, body, quick, one)

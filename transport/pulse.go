@@ -113,8 +113,8 @@ func (s *socket) renew() bool {
 	// A client answers each ping. One that is silent for two intervals and a little is gone.
 	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
 	s.silentAt = patience // tick checks it, because nothing reads while the socket is watched
-	if !s.whole.IsZero() && s.whole.Before(patience) {
-		patience = s.whole
+	if !s.messageBy.IsZero() && s.messageBy.Before(patience) {
+		patience = s.messageBy
 	}
 	_ = s.wire.conn.SetReadDeadline(patience) // the next read returns the error
 	return true

@@ -31,7 +31,7 @@ type socket struct {
 	allowance      float64   // messages that may arrive now; used only by the reading goroutine
 	frameAllowance float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
 	counted        time.Time // when allowance and frameAllowance were last computed
-	whole          time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
+	messageBy      time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade        *upgrade  // the headers of the upgrade, until connection_init
 
 	// mu guards these. All times are of the machine's clock.
@@ -139,7 +139,7 @@ func (s *socket) readData(in *input, f frame) error {
 		in.kind = f.opcode
 		in.message.Reset()
 		// The message must be complete in time, or a client could hold the memory with a byte a minute.
-		s.whole = deadline(s.sockets.cfg.MessageTimeout)
+		s.messageBy = deadline(s.sockets.cfg.MessageTimeout)
 	}
 	in.begun = !f.final
 	if f.length > s.sockets.cfg.MessageLimit-int64(in.message.Len()) {
@@ -152,7 +152,7 @@ func (s *socket) readData(in *input, f frame) error {
 		return err
 	}
 	if f.final {
-		s.whole = time.Time{}
+		s.messageBy = time.Time{}
 		s.renew()
 		s.received(in.kind, in.message.Bytes())
 	}

@@ -36,8 +36,8 @@ type auditTurn struct {
 	// Lap is how long this lap has lasted so far: much longer than the pace's Lap if the audit does not keep up.
 	Lap time.Duration
 
-	token   string // of the lease; passTurn does nothing once another turn has replaced it
-	visited int64  // all users up to this ID were visited in this lap once this turn is done; 0: the lap is done
+	token       string // of the lease; passTurn does nothing once another turn has replaced it
+	visitedUpTo int64  // all users up to this ID were visited in this lap once this turn is done; 0: the lap is done
 	// lapAt is the start of the lap that the next turn belongs to, in microseconds.
 	lapAt int64
 }
@@ -72,13 +72,13 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		return turn, false, due, nil
 	}
 	turn = auditTurn{token: rand.Text(), lapAt: lapAt, Lap: now.Sub(sql.FromMicros(lapAt))}
-	if turn.Users, turn.visited, err = readRange(ctx, s, visited, total, pace); err != nil {
+	if turn.Users, turn.visitedUpTo, err = readRange(ctx, s, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
 	// The next lap begins when this lap should have ended, or now if this lap took longer: the audit does not hurry to catch
 	// up.
-	if turn.visited >= total { // the last users of the lap: the next lap follows
-		turn.visited = 0
+	if turn.visitedUpTo >= total { // the last users of the lap: the next lap follows
+		turn.visitedUpTo = 0
 		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
 	}
 	err = s.Write(ctx, func(tx *sql.Tx) error {
@@ -111,7 +111,7 @@ func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPac
 // passTurn records that the users of a turn were visited. It does nothing when the lease was lost.
 func passTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visited, turn.lapAt)
+		_, err := tx.Run(ctx, passAudit, auditUsers, turn.token, turn.visitedUpTo, turn.lapAt)
 		return err
 	})
 }

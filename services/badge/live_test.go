@@ -13,8 +13,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// board checks the count of a user's live board, and returns the badges.
-func (n node) board(user services.UserID, want int) *services.Badges {
+// wantBoard checks the count of a user's live board, and returns the badges.
+func (n node) wantBoard(user services.UserID, want int) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
 	if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
@@ -48,11 +48,11 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, hosts, shows := n.hosting()
-		before := n.board(reader, 0).Version
+		before := n.wantBoard(reader, 0).Version
 		newer := func(what string, want int) {
 			t.Helper()
 			n.settle()
-			badges := n.board(reader, want)
+			badges := n.wantBoard(reader, want)
 			if badges.Version <= before {
 				t.Errorf("%s: version %s after %s", what, badges.Version, before)
 			}
@@ -94,7 +94,7 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 		newer("one after the follow", 1)
 		livetest.End(n.World, n.Clock.Now().Add(time.Second), fourth)
 		newer("its end", 0)
-		n.board(hosts[0], 0) // a host's own show is not on their own board
+		n.wantBoard(hosts[0], 0) // a host's own show is not on their own board
 		differed, err := n.World.Projector.Recount(t.Context(), reader)
 		if err != nil || len(differed) > 0 {
 			t.Errorf("the audit finds %v, %v", differed, err)
@@ -119,18 +119,18 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 	third := livetest.Schedule(n.World, hosts[1], time.Hour)
 	livetest.Start(n.World, third)
 	n.settle()
-	n.board(reader, 1)
+	n.wantBoard(reader, 1)
 	n.Server.Do("FLUSHALL")
-	n.board(reader, 1)
+	n.wantBoard(reader, 1)
 	other := newNode(n.AnotherNode())
 	if badges := other.read(reader); badges.LiveBoard.Precision != services.Unknown || badges.LiveBoard.Value != 0 {
 		t.Errorf("a node without memory says %+v", badges.LiveBoard)
 	}
-	other.board(hosts[0], 0)
+	other.wantBoard(hosts[0], 0)
 	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other.board(reader, 1)
+	other.wantBoard(reader, 1)
 }
 
 // A subscriber is notified when a host that they follow goes live, and for no other host. If SQL does not answer, the count

@@ -59,7 +59,7 @@ func TestARecountFindsTheModeOfAHost(t *testing.T) {
 	reader, hosts, shows := n.hosting()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
-	n.board(reader, 2)
+	n.wantBoard(reader, 2)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
 		return err

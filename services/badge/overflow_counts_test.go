@@ -23,7 +23,7 @@ import (
 // agrees checks that the count, its explanation and the count of the facts are as wanted, and the count also on another node.
 func (n node) agrees(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
-	badges := n.feed(user, want, precision)
+	badges := n.wantFeed(user, want, precision)
 	if items := n.explained(user)["HOME_FEED"]; len(items) != want {
 		n.TB.Errorf("%d items explain a number of %d", len(items), want)
 	}
@@ -34,7 +34,7 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 	}
 	other := newNode(n.AnotherNode())
 	other.settings.Caps = n.settings.Caps
-	other.feed(user, want, precision)
+	other.wantFeed(user, want, precision)
 	return badges
 }
 
@@ -61,7 +61,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			{"a deletion beyond the list", func() { n.Delete(ids[5]) }, 42},
 			{"a post that is counted, and deleted before its fan-out", func() {
 				post := n.Post(author)
-				n.feed(reader, 43, services.Exact)
+				n.wantFeed(reader, 43, services.Exact)
 				n.Delete(post)
 			}, 42},
 			{"a new post", func() { n.Post(author) }, 43},
@@ -116,7 +116,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 			post := n.Post(author)
 			// The post's own job has not run. Raise stands for another change, which raises the version: the count now has the post.
 			n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-			before := n.feed(reader, count+1, services.Exact).Version
+			before := n.wantFeed(reader, count+1, services.Exact).Version
 			test.leave(n, reader, author, post)
 			n.settle()
 			if now := n.agrees(reader, count, services.Exact).Version; now <= before {
@@ -144,7 +144,7 @@ func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	})
 	// Raise stands for another change, which raises the version.
 	n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-	before := n.feed(reader, services.Retention+200, services.Exact).Version
+	before := n.wantFeed(reader, services.Retention+200, services.Exact).Version
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.Unrestrict(ctx, tx, hide)
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
@@ -189,7 +189,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 					n.settle()
 				}
 				n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-				before := n.feed(reader, count+1, services.Exact).Version
+				before := n.wantFeed(reader, count+1, services.Exact).Version
 				for _, step := range []struct {
 					do   func(n node, reader, author services.UserID)
 					want int
@@ -283,7 +283,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.World.Fanout)
-	n.feed(reader, 43, services.Exact)
+	n.wantFeed(reader, 43, services.Exact)
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	badges, err := n.Read(ctx, reader)
@@ -291,7 +291,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 		t.Errorf("%+v, %v, after %d round trips and %d statements", badges.HomeFeed, err, trips.Count(), statements.Load()-before)
 	}
 	n.Must(n.Store.Close())
-	n.feed(reader, 43, services.Exact)
+	n.wantFeed(reader, 43, services.Exact)
 	if got := n.restarted().read(reader).HomeFeed; got.Precision != services.AtLeast || got.Value > 43 {
 		t.Errorf("without SQL, on a node that has not counted: %+v", got)
 	}

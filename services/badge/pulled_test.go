@@ -26,8 +26,8 @@ func (n node) settle() {
 	n.Must(err)
 }
 
-// feed checks the count of a user's home feed, and returns the badges.
-func (n node) feed(user services.UserID, want int, precision services.Precision) *services.Badges {
+// wantFeed checks the count of a user's home feed, and returns the badges.
+func (n node) wantFeed(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
 	if badges.HomeFeed.Value != want || badges.HomeFeed.Precision != precision {
@@ -42,11 +42,11 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, huge, small := n.follower()
-		before := n.feed(reader, 0, services.Exact).Version
+		before := n.wantFeed(reader, 0, services.Exact).Version
 		newer := func(want int) {
 			t.Helper()
 			n.settle()
-			now := n.feed(reader, want, services.Exact).Version
+			now := n.wantFeed(reader, want, services.Exact).Version
 			if now <= before {
 				t.Errorf("version %s after %s", now, before)
 			}
@@ -78,14 +78,14 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 		newer(1)
 		n.Follow(huge, reader)
 		n.settle()
-		n.feed(reader, 1, services.Exact) // posts from before the follow are listed and do not count
+		n.wantFeed(reader, 1, services.Exact) // posts from before the follow are listed and do not count
 		before = n.read(reader).Version
 		n.Post(huge)
 		newer(2)
 		n.SetMode(huge, services.AuthorSmall)
 		n.Post(huge)
 		newer(3)
-		n.feed(huge, 0, services.Exact) // a user's own posts do not count
+		n.wantFeed(huge, 0, services.Exact) // a user's own posts do not count
 	})
 }
 
@@ -97,13 +97,13 @@ func TestTheFeedsCountEndsAt300(t *testing.T) {
 	n.Posts(small, 100)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.settle()
-	n.feed(reader, 300, services.Exact)
+	n.wantFeed(reader, 300, services.Exact)
 	n.Post(huge)
 	n.settle()
-	n.feed(reader, 300, services.AtLeast)
+	n.wantFeed(reader, 300, services.AtLeast)
 	n.Posts(huge, 500)
 	n.settle()
-	n.feed(reader, 300, services.AtLeast)
+	n.wantFeed(reader, 300, services.AtLeast)
 }
 
 // The count is the same after a flush of Redis and on a node that has just started.
@@ -113,15 +113,15 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n.Post(huge)
 	n.Post(small)
 	n.settle()
-	n.feed(reader, 2, services.Exact)
+	n.wantFeed(reader, 2, services.Exact)
 	n.Server.Do("FLUSHALL")
-	n.feed(reader, 2, services.Exact)
+	n.wantFeed(reader, 2, services.Exact)
 	other := newNode(n.AnotherNode())
-	other.feed(reader, 2, services.Exact)
+	other.wantFeed(reader, 2, services.Exact)
 	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other.feed(reader, 2, services.Exact)
+	other.wantFeed(reader, 2, services.Exact)
 }
 
 // A subscriber is notified of a pulled post that another node has published, through the changelog alone; without SQL the
@@ -151,8 +151,8 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	watched(1)
 	stranger := n.AnotherNode()
 	n.Must(n.Store.Close())
-	n.feed(reader, 1, services.Exact)
-	newNode(stranger).feed(reader, 0, services.AtLeast)
+	n.wantFeed(reader, 1, services.Exact)
+	newNode(stranger).wantFeed(reader, 0, services.AtLeast)
 }
 
 // The audit finds no error in the counts of pushed and pulled posts.
@@ -166,7 +166,7 @@ func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	if err != nil || len(differed) > 0 {
 		t.Errorf("differed: %v, %v", differed, err)
 	}
-	n.feed(reader, 2, services.Exact)
+	n.wantFeed(reader, 2, services.Exact)
 	n.Must(n.World.Fanout.Reconcile(t.Context(), reader, huge))
-	n.feed(reader, 2, services.Exact)
+	n.wantFeed(reader, 2, services.Exact)
 }

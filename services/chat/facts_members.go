@@ -38,7 +38,7 @@ var (
 		ORDER BY m.user_number LIMIT $4`)
 
 	// These are the dormant members. $4 leaves out members who left long ago: their badges changed then.
-	idleMembers = sql.NewStatement("members who are not active", `SELECT m.user_number
+	dormantMembers = sql.NewStatement("members who are not active", `SELECT m.user_number
 		FROM conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE m.conversation = $1 AND m.user_number > $2 AND (m.left_at = 0 OR m.left_at > $4) AND u.seen_at < $3
 		ORDER BY m.user_number LIMIT $5`)

@@ -148,21 +148,21 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 		}
 		// This is the last page. Dormant members come after the others, who wait for their counts.
 		if len(states) < membersPerPage {
-			return s.markIdle(ctx, id)
+			return s.markDormant(ctx, id)
 		}
 	}
 }
 
-// markIdle records that the badges of the dormant members changed. They have no documents, but the change stream reports messages to
+// markDormant records that the badges of the dormant members changed. They have no documents, but the change stream reports messages to
 // their closed applications, and also the end of a membership that was just removed.
-func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
+func (s *Service) markDormant(ctx context.Context, id services.ConversationID) error {
 	// If nobody reads the change stream, no mark is needed.
 	if !s.Projector.Marking(ctx) {
 		return nil
 	}
 	since, left := s.Projector.ActiveSince(), s.Clock.Now().Add(-leftFor)
 	for after := services.UserID(0); ; {
-		users, err := sql.Column[services.UserID](ctx, s.Store, idleMembers, id, after, since, left, membersPerPage)
+		users, err := sql.Column[services.UserID](ctx, s.Store, dormantMembers, id, after, since, left, membersPerPage)
 		if err != nil || len(users) == 0 {
 			return err
 		}

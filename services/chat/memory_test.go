@@ -70,8 +70,8 @@ func (r *cachingNode) pass(time time.Duration) {
 	r.now = r.now.Add(time)
 }
 
-// newRoom makes a caching node on a stub without conversations.
-func newRoom(t *testing.T) *cachingNode {
+// newCachingNode makes a caching node on a stub without conversations.
+func newCachingNode(t *testing.T) *cachingNode {
 	r := &cachingNode{t: t, e: newStub(), now: time.Unix(1000, 0)}
 	r.e.heads = map[services.ConversationID]Head{}
 	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
@@ -111,7 +111,7 @@ func (r *cachingNode) readExpecting(unread int, known bool, places ...services.R
 }
 
 func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 10)
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
@@ -136,7 +136,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 
 // Each new message raises the sum of the sequences, even if its time is earlier than that of the message before.
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)
 	r.head(2, 1)
@@ -159,7 +159,7 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 
 // The first message is notified at once, the next messages of a stream at most ten times a second, and the last one always.
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Sequences.Follow(reader, places)
@@ -211,7 +211,7 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 // A watched user is notified of a message in a conversation that is in their badges, however long ago the badges were read. They
 // are not notified of other conversations, nor after they have left.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
@@ -244,7 +244,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 }
 
 func TestUnusedSequencesAreDropped(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
@@ -262,7 +262,7 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 }
 
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 4)
 	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
@@ -275,7 +275,7 @@ func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestFailedNotificationsAreRepeated(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 4)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
@@ -295,7 +295,7 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 
 // A conversation that could not be read when its watch began is read as soon as SQL answers, and its watcher is woken.
 func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.e.sqlDown, r.e.heads = errors.New("down"), nil
 	moved, forget := r.Sequences.watch(1)
 	defer forget()
@@ -313,7 +313,7 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 // What a watched user has learned (changelog.Follower.Learned) rises with each message in a conversation of theirs, and with no other
 // message. Without it, a message whose hint was lost would never be pushed.
 func TestTheSequenceRisesWithEachMessage(t *testing.T) {
-	r := newRoom(t)
+	r := newCachingNode(t)
 	r.head(1, 3)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Follow(reader, places)

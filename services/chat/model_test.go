@@ -204,8 +204,8 @@ func (w *world) readToken(t *rapid.T) {
 	}
 }
 
-// unread lets a person mark a message and all later ones as unread.
-func (w *world) unread(t *rapid.T) {
+// markUnread lets a person mark a message and all later ones as unread.
+func (w *world) markUnread(t *rapid.T) {
 	room, user, member := w.pick(t)
 	if len(room.messages) == 0 {
 		return
@@ -323,7 +323,7 @@ func (w *world) compare(t *rapid.T) {
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,
-		"unread": w.unread, "recall": w.recall, "come or go": w.joinOrQuit, "mute": w.mute, "enter": w.enter, "leave": w.leave,
+		"unread": w.markUnread, "recall": w.recall, "come or go": w.joinOrQuit, "mute": w.mute, "enter": w.enter, "leave": w.leave,
 		"jobs again": w.again, "work": w.work, "work more": w.work, "time": w.pass, "compare": w.compare,
 	}
 	if w.flush != nil {

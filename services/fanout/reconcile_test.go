@@ -205,9 +205,9 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 	}
 }
 
-// full makes readers with a full inbox, and with older posts that the inbox does not list. The last of the author's posts are the
+// fillInboxes makes readers with a full inbox, and with older posts that the inbox does not list. The last of the author's posts are the
 // newest in it.
-func full(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
+func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
 	w.TB.Helper()
 	newest = w.Posts(author, 40)
 	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // of the author's own posts
@@ -231,7 +231,7 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	users := w.Users(3)
 	quiet, author, reader := users[0], users[1], users[2]
 	w.Posts(quiet, services.Retention+100)
-	newest := full(w, quiet, author, reader)
+	newest := fillInboxes(w, quiet, author, reader)
 	w.Unfollow(author, reader)
 	result, err := w.Redis.DropFromInbox(t.Context(), reader, author)
 	if w.Must(err); !result.Short {
@@ -258,7 +258,7 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	users := w.Users(4)
 	quiet, author, idle, here := users[0], users[1], users[2], users[3]
 	old := w.Posts(quiet, services.Retention+100)
-	newest := full(w, quiet, author, idle, here)
+	newest := fillInboxes(w, quiet, author, idle, here)
 	w.Clock.Advance(9 * 24 * time.Hour)
 	w.Must(w.Projector.Rebuild(t.Context(), here))
 	_, _, err := w.Redis.TrimInboxes(t.Context(), []services.UserID{here})

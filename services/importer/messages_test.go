@@ -44,8 +44,8 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 {"key":"rules","title":"Rules","to":["bob"]}
 `
 
-// given returns the recipients' messages after all jobs: user -> titles.
-func given(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
+// titlesOf returns the recipients' messages after all jobs: user -> titles.
+func titlesOf(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.Quiet(w.Fanout)
 	numbers, err := people.IDs(t.Context(), w.Store, keys)
@@ -75,21 +75,21 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		}
 		text := "offer/Spring/It is here. "
 		has := map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}
-		if diff := cmp.Diff(has, given(t, w, service, "ann", "bob", "carl", "dora")); diff != "" {
+		if diff := cmp.Diff(has, titlesOf(t, w, service, "ann", "bob", "carl", "dora")); diff != "" {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
 		want.New = 0
 		if diff := cmp.Diff(want, im.mustImport(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(has, given(t, w, service, "ann", "bob", "carl")); diff != "" {
+		if diff := cmp.Diff(has, titlesOf(t, w, service, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
 		more := im.mustImport(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
 		if more.New != 0 || more.Rows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
-		if got := given(t, w, service, "dora")["dora"]; got != text {
+		if got := titlesOf(t, w, service, "dora")["dora"]; got != text {
 			t.Errorf("dora has %q", got)
 		}
 	})
@@ -125,7 +125,7 @@ func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 		t.Errorf("it reads %q", text)
 	}
 	text := "offer/Spring/It is here. "
-	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, given(t, w, service, "ann", "bob", "carl")); diff != "" {
+	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, titlesOf(t, w, service, "ann", "bob", "carl")); diff != "" {
 		t.Errorf("they have (-want +got):\n%s", diff)
 	}
 }

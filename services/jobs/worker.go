@@ -29,7 +29,7 @@ const (
 type Worker struct {
 	engine *Engine
 	class  Class
-	waited time.Duration // it claims jobs that have been due for at least this time: headStart for the worker of jobs that go ahead, otherwise 0
+	dueFor time.Duration // it claims jobs that have been due for at least this time: headStart for the worker of jobs that go ahead, otherwise 0
 	limit  int           // of one claim
 	wakeUp <-chan struct{}
 }
@@ -42,7 +42,7 @@ func (e *Engine) Workers(bulk int) []*Worker {
 		workers = append(workers, &Worker{engine: e, class: Bulk, limit: 1, wakeUp: e.wakeUp[Bulk]})
 	}
 	return append(workers, &Worker{engine: e, class: Urgent, limit: 1, wakeUp: e.wakeUp[Urgent]},
-		&Worker{engine: e, class: Short, waited: headStart, limit: aheadLimit, wakeUp: e.prompt})
+		&Worker{engine: e, class: Short, dueFor: headStart, limit: aheadLimit, wakeUp: e.prompt})
 }
 
 // Run runs jobs until ctx ends, and then finishes the jobs in progress.
@@ -87,7 +87,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	// A claim that is cut off leaves its jobs leased by a node that is gone: nobody runs them until the leases end.
 	claiming, cancel := outlive(ctx, finishWithin)
 	defer cancel()
-	jobs, err := claimWaiting(claiming, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.waited)
+	jobs, err := claimWaiting(claiming, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.dueFor)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.noteHalt()
@@ -165,7 +165,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		default:
 			group.Go(func() error {
 				ctx, span := trace.StartFrom(inheritAhead(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
-				outcomes[i] = e.noted(kind.each(ctx, job))
+				outcomes[i] = e.noteOutcome(kind.each(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
 			})
@@ -176,7 +176,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		for k, i := range positions {
 			batch[k] = jobs[i]
 		}
-		e.runBatch(ctx, name, batch, func(k int, outcome error) { outcomes[positions[k]] = e.noted(outcome) })
+		e.runBatch(ctx, name, batch, func(k int, outcome error) { outcomes[positions[k]] = e.noteOutcome(outcome) })
 	}
 	_ = group.Wait() // outcomes are settled below
 	return e.settle(ctx, jobs, outcomes)
@@ -227,9 +227,9 @@ func endSpan(span trace.Span, outcome error) {
 	span.End(outcome)
 }
 
-// noted returns the outcome of a job. If an engine did not answer the job, it records that at once, because the other jobs of the batch
+// noteOutcome returns the outcome of a job. If an engine did not answer the job, it records that at once, because the other jobs of the batch
 // may still be waiting for that engine.
-func (e *Engine) noted(outcome error) error {
+func (e *Engine) noteOutcome(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()
 	}

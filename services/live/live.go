@@ -73,7 +73,7 @@ type Service struct {
 	projector *projector.Projector
 	ids       *services.IDClock
 	clock     services.Clock
-	ages      services.SourceExpiry // after how many days an item leaves the count
+	expiry    services.SourceExpiry // after how many days an item leaves the count
 
 	// These come from Config, with its defaults filled in. idle is Config.SessionFor, longest is the longest life of a session.
 	limits        ShowLimits
@@ -102,7 +102,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Projector.Expiry(),
+		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Fanout.Projector.Expiry(),
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: maxSessionLifeInIdleTimes * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {

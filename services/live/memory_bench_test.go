@@ -24,7 +24,7 @@ const (
 // fullMemory is a cache with 100,000 active shows, some of which moved within the horizon.
 func fullMemory(tb testing.TB) (m *cache, version uint64) {
 	m = newShowSQL().cache()
-	turn(tb, m)
+	readLog(tb, m)
 	state := newShowState()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range benchShows {
@@ -109,7 +109,7 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 		}
 	}
 	m := newShowSQL().cache()
-	turn(b, m)
+	readLog(b, m)
 	m.Shows.install(state)
 	b.ReportAllocs()
 	for b.Loop() {

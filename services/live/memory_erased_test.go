@@ -18,16 +18,16 @@ func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 			ended := s.shows[1]
 			ended.Status, ended.EndedAt, ended.Pull = ShowReplay, afterNoon(20), pull
 			frozen := s.move(ended).Version
-			turn(t, m)
+			readLog(t, m)
 			if shows, _ := m.Shows.replaysAt(of(1), frozen, ShowPlace{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
 				t.Fatalf("before the removal there is %v", shows)
 			}
 			gone := s.shows[1]
 			gone.Status, gone.Title, gone.CancelledAt = ShowCancelled, "", afterNoon(30)
 			s.move(gone)
-			turn(t, m)
+			readLog(t, m)
 			late := s.cache()
-			turn(t, late)
+			readLog(t, late)
 			for node, m := range map[string]*cache{"a node that saw it": m, "a node that starts later": late} {
 				for _, version := range []uint64{frozen, s.head} {
 					if shows, _ := m.Shows.replaysAt(of(1), version, ShowPlace{}, 10); len(shows) != 0 {

@@ -78,9 +78,9 @@ func (t *hostTable) all(call func(*cachedHost)) {
 	}
 }
 
-// changed updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows it keeps
+// summarize updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows it keeps
 // only the version.
-func (h *cachedHost) changed() {
+func (h *cachedHost) summarize() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {
 		h.active = h.shows.active[0].score

@@ -25,16 +25,16 @@ type history struct {
 
 const modelHosts = services.UserID(4) // the hosts have the IDs from 1 to this one
 
-// committed adds a committed state of a show, and the time of its version, to the model.
-func (h *history) committed(one Show) {
+// addState adds a committed state of a show, and the time of its version, to the model.
+func (h *history) addState(one Show) {
 	if one.Version == h.s.head {
 		h.states = append(h.states, one)
 	}
-	h.noted()
+	h.addTimes()
 }
 
-// noted records the present time as that of the versions that have none yet.
-func (h *history) noted() {
+// addTimes records the present time as that of the versions that have none yet.
+func (h *history) addTimes() {
 	for len(h.times) < int(h.s.head) {
 		h.times = append(h.times, h.s.now)
 	}
@@ -53,7 +53,7 @@ func (h *history) write() {
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
 			status = ShowReplay // a new host's shows come onto boards late: this one was over by then
 		}
-		h.committed(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
+		h.addState(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
 	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
@@ -70,12 +70,12 @@ func (h *history) write() {
 	case what == 7:
 		one.Title += "b"
 		s.text(one)
-		h.noted()
+		h.addTimes()
 		return
 	default:
 		return
 	}
-	h.committed(s.move(one))
+	h.addState(s.move(one))
 }
 
 // imported commits many shows at once, with a single log entry that names no show.
@@ -104,7 +104,7 @@ func (h *history) imported() {
 		s.shows[one.ID] = one
 		h.states = append(h.states, one)
 	}
-	h.noted()
+	h.addTimes()
 }
 
 // again reapplies the changes after a version.
@@ -243,7 +243,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			case 0: // the node restarts
 				i := slices.Index(nodes, m)
 				nodes[i] = s.cache()
-				turn(t, nodes[i])
+				readLog(t, nodes[i])
 				h.check(nodes[i])
 			case 1: // the log is read again from a random version
 				if m.Shows.Loaded() {
@@ -256,7 +256,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			case 4:
 				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "minutes")) * time.Minute)
 			case 5, 6:
-				turn(t, m)
+				readLog(t, m)
 				h.check(m)
 			default:
 				for range 4 {
@@ -265,17 +265,17 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			}
 		}
 		for _, m := range nodes {
-			turn(t, m)
+			readLog(t, m)
 			h.check(m)
 		}
-		turn(t, nodes[0])
+		readLog(t, nodes[0])
 		if a, b := nodes[0].Shows.CountLive(of(1, 2, 3, 4), 0), nodes[1].Shows.CountLive(of(1, 2, 3, 4), 0); nodes[0].Shows.Version() == nodes[1].Shows.Version() && a != b {
 			r.Fatalf("two nodes count %+v and %+v", a, b)
 		}
 		s.between = func(string) {}
 		s.now = s.now.Add(2 * time.Hour)
 		for _, m := range nodes {
-			turn(t, m)
+			readLog(t, m)
 			h.checkForgotten(m)
 		}
 	})

@@ -21,7 +21,7 @@ func TestWholeShows(t *testing.T) {
 	s.end(2, 2)
 	s.shows[3] = Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: ShowUpcoming}
 	s.now = noon.Add(3 * time.Hour) // the second is beyond the horizon
-	turn(t, m)
+	readLog(t, m)
 	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]Show {
 		t.Helper()
 		before := s.sqlShows
@@ -42,7 +42,7 @@ func TestWholeShows(t *testing.T) {
 	planned := s.shows[1]
 	planned.Title, planned.CoverURL, planned.EndedAt = "ночь", "https://example.org/cover", noon // an end before its start
 	s.text(planned)
-	turn(t, m)
+	readLog(t, m)
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
@@ -65,12 +65,12 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	s.start(1, 5)
 	s.end(1, 6)
 	s.now = s.now.Add(3 * time.Hour)
-	turn(t, m)
+	readLog(t, m)
 	old := s.shows[1]
 	next := old
 	next.Title = "newer"
 	s.text(next)
-	turn(t, m)
+	readLog(t, m)
 	m.Shows.read.Keep(1, old)
 	if got, err := m.Shows.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
 		t.Errorf("read %+v, %v", got[1], err)
@@ -83,12 +83,12 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	m := s.cache()
 	var notified atomic.Int64
 	m.Log.OnReadersMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
-	turn(t, m)
+	readLog(t, m)
 	m.Shows.Follow(reader, of(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
-		if turn(t, m); notified.Load() != want {
+		if readLog(t, m); notified.Load() != want {
 			t.Errorf("after %s the reader was notified %d times, want %d", what, notified.Load(), want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	sequence := m.Shows.CountLive(of(7), 0).Sequence
 	s.head, s.versions = s.head+1, map[services.UserID]uint64{} // SQL was set back
 	s.planned(4, 7, 9)
-	turn(t, m)
+	readLog(t, m)
 	if got := m.Shows.CountLive(of(7), 0).Sequence; got != sequence {
 		t.Errorf("the sequence went from %d to %d", sequence, got)
 	}
@@ -128,7 +128,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 func TestOpenBoardsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	turn(t, m)
+	readLog(t, m)
 	one, other := m.Shows.watchHosts(), m.Shows.watchHosts()
 	one.Show(of(7, 8))
 	other.Show(of(7))
@@ -137,7 +137,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	step := func(wantOne, wantOther bool, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
-		turn(t, m)
+		readLog(t, m)
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
 			select {
@@ -179,7 +179,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	turn(t, m)
+	readLog(t, m)
 	board := m.Shows.watchHosts()
 	board.Show(of(7))
 	s.planned(1, 7, 5)
@@ -190,7 +190,7 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 		t.Errorf("the board was notified at version %d", m.Shows.Version())
 	default:
 	}
-	turn(t, m)
+	readLog(t, m)
 	select {
 	case <-board.Moved():
 	default:
@@ -243,7 +243,7 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 func TestPulledReplaysAreBounded(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	turn(t, m)
+	readLog(t, m)
 	const many = services.Retention + 50
 	for i := range many {
 		id := services.PostID(i + 1)
@@ -258,7 +258,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	version := s.head
 	kept := func(m *cache, want int) {
 		t.Helper()
-		turn(t, m)
+		readLog(t, m)
 		replays, more := m.Shows.replaysAt(of(7), s.head, ShowPlace{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
@@ -281,11 +281,11 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	turn(t, m)
+	readLog(t, m)
 	s.planned(1, 7, 5)
 	s.log[0].Payload = []byte("{")
 	loads := s.loads
-	turn(t, m)
+	readLog(t, m)
 	if got := active(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
 		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
 	}

@@ -131,7 +131,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 		if known.pull {
 			s.trim(known.host)
 		}
-		s.hosts.add(known.host).changed()
+		s.hosts.add(known.host).summarize()
 		return true
 	// Entries of one show are in order, but a load may have brought a later text already.
 	case next.Version == known.version && updated >= known.updated:
@@ -186,7 +186,7 @@ func (s *showState) addFormer(former Former) {
 		shows, at := s.of(known.host), 0
 		shows.active, at = addSpan(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
 		shows.active[at].until = former.Until
-		s.hosts.add(known.host).changed()
+		s.hosts.add(known.host).summarize()
 	}
 }
 
@@ -206,7 +206,7 @@ func (s *showState) forget(until int64) {
 		if known.version == move.version {
 			s.settle(known)
 		}
-		s.hosts.add(known.host).changed()
+		s.hosts.add(known.host).summarize()
 	}
 	if s.recentMoves = s.recentMoves[old:]; len(s.recentMoves) == 0 {
 		s.recentMoves = nil

@@ -251,8 +251,8 @@ func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	return list
 }
 
-// turn lets a node read the log once.
-func turn(t testing.TB, m *cache) {
+// readLog lets a node read the log once.
+func readLog(t testing.TB, m *cache) {
 	t.Helper()
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
@@ -272,19 +272,19 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	if m.Shows.Loaded() || !m.Shows.CountLive(of(1), 0).Behind {
 		t.Error("a node that has read nothing is ready")
 	}
-	turn(t, m)
+	readLog(t, m)
 	for i, host := range []services.UserID{1, 2, 1, 3, 4} {
 		s.planned(services.PostID(i+1), host, 10*(i+1))
 	}
 	first := s.start(3, 5).Version
-	turn(t, m)
+	readLog(t, m)
 	if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
 		t.Fatalf("at %d there are %v", m.Shows.Version(), got)
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
 	for range 2 { // on a node that follows the log, and on one that starts now
-		turn(t, m)
+		readLog(t, m)
 		if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)
 		}
@@ -323,7 +323,7 @@ func TestPagesOfABoard(t *testing.T) {
 			s.start(i+1, int(i/8))
 		}
 	}
-	turn(t, m)
+	readLog(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
 	whole, more := m.Shows.activeAt(of(hosts...), s.head, ShowPlace{}, many)
 	if len(whole) != many || more {

@@ -48,7 +48,7 @@ func TestNoChangeWaitsForALaterOne(t *testing.T) {
 func TestTheSequenceRisesWhenAShowGoesLive(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	turn(t, m)
+	readLog(t, m)
 	m.Shows.Follow(reader, of(8))
 	both := []services.UserID{reader, reader + 1}
 	before := m.Log.Learned(both)

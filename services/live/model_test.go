@@ -46,7 +46,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 			b.begin(rapid.Bool().Draw(t, "with lists"))
 			for range rapid.IntRange(5, 30).Draw(t, "steps") {
 				b.step()
-				b.named()
+				b.checkNamed()
 			}
 			b.Clock.Advance(31 * time.Second)
 			b.Quiet(b.AnotherFanout())
@@ -191,9 +191,9 @@ func (b *boards) work(count, looks int) {
 	}
 }
 
-// named checks the rule that keeps boards complete: each document of a follower names every followed host whose shows are on
+// checkNamed checks the rule that keeps boards complete: each document of a follower names every followed host whose shows are on
 // boards.
-func (b *boards) named() {
+func (b *boards) checkNamed() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
 		_, named, err := readHost(b.TB.Context(), b.Store.Runner, host)

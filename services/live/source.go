@@ -46,7 +46,7 @@ func (l Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	if err != nil {
 		return err
 	}
-	after := l.s.ages.AgedUpTo(services.SourceLiveBoard, today)
+	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, today)
 	for i, user := range users {
 		if document := &documents[i]; len(hosts[user]) > 0 {
 			document.Hosts, document.LiveSeen = hosts[user], uint64(seen[user])
@@ -77,7 +77,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	if err != nil {
 		return nil, err
 	}
-	after := l.s.ages.AgedUpTo(services.SourceLiveBoard, of.Today)
+	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
 		// A show counts if it went live after the follow and has not expired.
 		hosts[i].Since = max(hosts[i].Since, after)
@@ -125,7 +125,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 
 // AddCached adds the node cache's state of the shows of the documents' hosts.
 func (l Source) AddCached(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
-	after := l.s.ages.AgedUpTo(services.SourceLiveBoard, today)
+	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
 			document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, after)

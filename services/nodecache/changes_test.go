@@ -74,7 +74,7 @@ func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 }
 
 // An entry whose payload cannot be parsed is an error.
-func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
+func TestABrokenEntryIsAnError(t *testing.T) {
 	broken := changelog.Entry{Kind: nodecache.LogPull, Version: 3, Payload: []byte("{")}
 	if _, err := nodecache.ParsePullChange(broken); err == nil {
 		t.Error("a broken change of pulled posts was read")

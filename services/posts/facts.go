@@ -25,8 +25,8 @@ var (
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
-	// editedPost locks a post for an edit.
-	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
+	// lockPostToEdit locks a post for an edit.
+	lockPostToEdit = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
 	// Caches order copies by the time of the last change, so each change gets a later time. edited_at, which is shown, gets the
 	// same time.
@@ -125,7 +125,7 @@ func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.
 // Lock reads a post and locks it until this transaction ends, against edits, deletions and Hold. The post may be deleted: see
 // Deleted. The error is NOT_FOUND if the post never existed.
 func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
-	return read(ctx, tx, editedPost, id)
+	return read(ctx, tx, lockPostToEdit, id)
 }
 
 // Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. listed is as for

@@ -57,7 +57,7 @@ func TestDeletePost(t *testing.T) {
 }
 
 // Hold returns a post, deleted or not, and NOT_FOUND for an unknown ID.
-func TestPostForShare(t *testing.T) {
+func TestHold(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(3, 5)
 		b.MustWrite(func(tx *sql.Tx) error {

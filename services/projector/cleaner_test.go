@@ -205,7 +205,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		}
 		takes(there, false, "while somebody has the turn")
 		turn.Place, turn.Freed = `{"master":"","cursor":0}`, `{"orphans":7}`
-		if held, err := projector.PassCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
+		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
 			t.Fatalf("%v, %v", held, err)
 		}
 		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.Store, cleanEvery, 30*time.Second); err != nil || !taken {
@@ -220,7 +220,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
-		if held, err := projector.PassCleanerTurn(t.Context(), w.Store, turn, true); err != nil || held {
+		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, true); err != nil || held {
 			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
 		w.Must(w.Projector.AskForCleaning(t.Context()))

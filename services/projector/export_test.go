@@ -2,6 +2,6 @@ package projector
 
 // Tests outside of this package use the cleaner's turns: they need a world with a fan-out, which this package cannot import.
 var (
-	TakeCleanerTurn = takeCleanerTurn
-	PassCleanerTurn = leaveCleanerTurn
+	TakeCleanerTurn  = takeCleanerTurn
+	LeaveCleanerTurn = leaveCleanerTurn
 )

@@ -188,7 +188,7 @@ func TestBatches(t *testing.T) {
 		wantTaken(t, states, i, "the first state")
 	}
 	for _, list := range [][]called{e.renders, e.enters} {
-		if len(list) != 3 || list[0].users != maxBatch || list[1].users != maxBatch || list[2].users != 600-2*maxBatch {
+		if len(list) != 3 || list[0].count != maxBatch || list[1].count != maxBatch || list[2].count != 600-2*maxBatch {
 			t.Errorf("600 users were served in the batches %v", list)
 		}
 	}

@@ -37,7 +37,7 @@ type engines struct {
 
 // called is one recorded call.
 type called struct {
-	users int           // how many users it was about
+	count int           // how many users it was about
 	at    time.Duration // since the engines were made
 }
 

@@ -376,10 +376,10 @@ func TestSweepPortions(t *testing.T) {
 	for name, list := range map[string][]called{"versions": e.versions, "enter": e.enters, "leave": e.leaves} {
 		sum := 0
 		for _, call := range list {
-			if call.users > maxSweep {
-				t.Errorf("%s: %d users in a call", name, call.users)
+			if call.count > maxSweep {
+				t.Errorf("%s: %d users in a call", name, call.count)
 			}
-			sum += call.users
+			sum += call.count
 		}
 		if want := map[string]int{"versions": 3000, "enter": 3000, "leave": 1500}[name]; sum != want {
 			t.Errorf("%s: %d users, want %d", name, sum, want)

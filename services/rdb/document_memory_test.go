@@ -11,9 +11,9 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// kept reads the reader's document through the memory. It must take the given number of round trips, and give what a whole
+// readCached reads the reader's document through the memory. It must take the given number of round trips, and give what a whole
 // read gives.
-func (v view) kept(what string, trips int) Document {
+func (v view) readCached(what string, trips int) Document {
 	v.Helper()
 	ctx, counted := redis.WithRoundTrips(v.Context())
 	documents, err := v.c.DocumentsCached(ctx, []services.UserID{reader})
@@ -37,16 +37,16 @@ func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			stamp := v.stamp()
-			v.kept(name+", the first read", 1+v.outdated())
-			v.kept(name+", again", 1)
+			v.readCached(name+", the first read", 1+v.outdated())
+			v.readCached(name+", again", 1)
 			if result := write(stamp); result.Status != redis.Applied {
 				v.Errorf("%s: %+v", name, result)
 			}
-			v.kept(name+", after the write", 2)
-			v.kept(name+", and again", 1)
+			v.readCached(name+", after the write", 2)
+			v.readCached(name+", and again", 1)
 		}
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_123, time.Hour))
-		if d := v.kept("another day", 1); d.Day != 20_123 {
+		if d := v.readCached("another day", 1); d.Day != 20_123 {
 			v.Errorf("the day is %d", d.Day)
 		}
 	})
@@ -66,23 +66,23 @@ func (v view) outdated() int {
 func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
-		v.kept("the first read", 1)
+		v.readCached("the first read", 1)
 		v.c.SetDots([]string{"shop"})
-		v.kept("with a dot", 1)
+		v.readCached("with a dot", 1)
 		v.c.SetDots([]string{"shop"})
 		if v.outdated() == 0 {
 			v.Error("the same dots made documents unknown")
 		}
 		v.set(dotField("shop"), "5;7")
 		v.set("n", "9999999999999999")
-		if d := v.kept("a dot that was dismissed", 2); d.DotsSeen["shop"] != 7 {
+		if d := v.readCached("a dot that was dismissed", 2); d.DotsSeen["shop"] != 7 {
 			v.Errorf("%+v", d.DotsSeen)
 		}
 		v.c.ForgetDocument(reader)
 		if v.outdated() != 0 {
 			v.Error("a document that was forgotten is kept")
 		}
-		v.kept("after that", 1)
+		v.readCached("after that", 1)
 		for what, lost := range map[string]func(){
 			"being built":      func() { v.set("st", "0") },
 			"of another epoch": func() { v.set("st", "1"); v.set("e", "x") },
@@ -91,7 +91,7 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 		} {
 			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
-			v.kept("built", 1+v.outdated())
+			v.readCached("built", 1+v.outdated())
 			lost()
 			documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 			v.must(err)
@@ -113,13 +113,13 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.c.ForgetDocument(reader)
 			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: authors})
-			if d := v.kept("the first read", 1); len(d.Pulled) != many {
+			if d := v.readCached("the first read", 1); len(d.Pulled) != many {
 				v.Errorf("%d authors of %d", len(d.Pulled), many)
 			}
 			if kept := v.outdated() == 1; kept != keeps {
 				v.Errorf("with %d authors: kept %v", many, kept)
 			}
-			v.kept("again", 1)
+			v.readCached("again", 1)
 		}
 	})
 }
@@ -129,12 +129,12 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
-		v.kept("the first read", 1)
+		v.readCached("the first read", 1)
 		version := v.field("n")
 		v.lose(DocumentKey(reader), inboxKey(reader))
 		v.build(FeedFacts{Entries: posts(1, 5, counted)})
 		v.set("n", version)
-		if d := v.kept("born again", 2); d.FeedCount != 5 {
+		if d := v.readCached("born again", 2); d.FeedCount != 5 {
 			v.Errorf("%d posts count", d.FeedCount)
 		}
 	})
@@ -150,17 +150,17 @@ func TestKeptDocumentsAge(t *testing.T) {
 		state := services.Membership{Conversation: 1, User: reader, Head: 3, AgedOn: 100, LeavesOn: 102}
 		_, _, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
 		v.must(err)
-		if d := v.kept("the first read", 1); d.Conversations.LeavesOn != 102 || d.FeedAged != 0 {
+		if d := v.readCached("the first read", 1); d.Conversations.LeavesOn != 102 || d.FeedAged != 0 {
 			v.Errorf("%d, %v", d.Conversations.LeavesOn, d.FeedAged)
 		}
 		_, err = v.c.AgeFeeds(v.Context(), []services.UserID{reader}, 5)
 		v.must(err)
-		if d := v.kept("after a day without posts", 1); d.FeedAged != 5 {
+		if d := v.readCached("after a day without posts", 1); d.FeedAged != 5 {
 			v.Errorf("posts up to %v are too old", d.FeedAged)
 		}
 		v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), leavesOnField, 90).Err())
 		v.must(v.c.FindNextAged(v.Context(), []services.UserID{reader}))
-		if d := v.kept("after the next message to leave was looked up", 1); d.Conversations.LeavesOn != 102 {
+		if d := v.readCached("after the next message to leave was looked up", 1); d.Conversations.LeavesOn != 102 {
 			v.Errorf("the next message leaves on %d", d.Conversations.LeavesOn)
 		}
 	})
@@ -170,7 +170,7 @@ func TestKeptDocumentsAge(t *testing.T) {
 func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: patience})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
-	v.kept("the first read", 1)
+	v.readCached("the first read", 1)
 	v.must(v.c.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
 	documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 	if err != nil || !documents[0].Ready || documents[0].FeedCount != 3 {

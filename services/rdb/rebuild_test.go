@@ -70,8 +70,8 @@ func (b *builder) run(steps ...redis.Step) (redis.Status, error) {
 	return result.Status, err
 }
 
-// whole reports whether the document is ready, and returns an error if it is although a part is missing.
-func (b *builder) whole() (ready bool, err error) {
+// checkWhole reports whether the document is ready, and returns an error if it is although a part is missing.
+func (b *builder) checkWhole() (ready bool, err error) {
 	documents, err := b.c.Documents(b.ctx, []services.UserID{b.user})
 	if err != nil || !documents[0].Ready {
 		return false, err
@@ -107,14 +107,14 @@ func TestARebuildWithoutAllStepsIsRefused(t *testing.T) {
 				}
 				status, err := b.run(without...)
 				v.must(err)
-				if ready, err := b.whole(); status != redis.Retry || ready {
+				if ready, err := b.checkWhole(); status != redis.Retry || ready {
 					t.Errorf("step %d %s: answered %d, shown %v, %v", lost+1, how, status, ready, err)
 				}
 				steps, err = b.begin()
 				v.must(err)
 				status, err = b.run(steps...)
 				v.must(err)
-				if ready, err := b.whole(); status != redis.Applied || !ready || err != nil {
+				if ready, err := b.checkWhole(); status != redis.Applied || !ready || err != nil {
 					t.Errorf("rebuilt after step %d %s: answered %d, shown %v, %v", lost+1, how, status, ready, err)
 				}
 			}
@@ -138,7 +138,7 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 			if rebuilt.Status != redis.Applied || fmt.Sprint(rebuilt.Document) != fmt.Sprint(documents[0]) || !rebuilt.Document.Ready || trips.Count() != 1 {
 				t.Errorf("%d round trips, answered %+v, want %+v", trips.Count(), rebuilt, documents[0])
 			}
-			if _, err := b.whole(); err != nil {
+			if _, err := b.checkWhole(); err != nil {
 				t.Error(err)
 			}
 			if left := b.c.Commands().HExists(t.Context(), DocumentKey(b.user), "bp").Val(); left {
@@ -189,7 +189,7 @@ func (b *builder) crossing(steps int) error {
 			}
 		}
 		if err == nil {
-			_, err = b.whole()
+			_, err = b.checkWhole()
 		}
 		if err != nil {
 			return fmt.Errorf("%w\nafter %q", err, b.said)
@@ -207,7 +207,7 @@ func (b *builder) settle() error {
 	if status, err := b.run(steps...); err != nil || status != redis.Applied {
 		return fmt.Errorf("a rebuild in quiet is answered %d, %v\nafter %q", status, err, b.said)
 	}
-	ready, err := b.whole()
+	ready, err := b.checkWhole()
 	if err == nil && !ready {
 		err = fmt.Errorf("not shown")
 	}

@@ -103,8 +103,8 @@ func (s *sentCounter) count() int {
 	return s.n
 }
 
-// one counts one sent command or pipeline, unless it is part of making a connection: the client decides how many connections it makes.
-func (s *sentCounter) one(first redis.Cmder) {
+// countSent counts one sent command or pipeline, unless it is part of making a connection: the client decides how many connections it makes.
+func (s *sentCounter) countSent(first redis.Cmder) {
 	if handshakes(first) || first.Name() == "info" {
 		return
 	}
@@ -115,10 +115,10 @@ func (s *sentCounter) one(first redis.Cmder) {
 
 func (s *sentCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (s *sentCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { s.one(cmd); return next(ctx, cmd) }
+	return func(ctx context.Context, cmd redis.Cmder) error { s.countSent(cmd); return next(ctx, cmd) }
 }
 func (s *sentCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { s.one(cmds[0]); return next(ctx, cmds) }
+	return func(ctx context.Context, cmds []redis.Cmder) error { s.countSent(cmds[0]); return next(ctx, cmds) }
 }
 
 func TestASharedReadEndsWithoutADeadlineToo(t *testing.T) {

@@ -62,9 +62,9 @@ func drawCouple[V any](c *crowd, standing map[couple]V) couple {
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// does commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
+// commits commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
 // lost, and the jobs do all of the work.
-func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
+func (c *crowd) commits(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
 	c.endMutes()
@@ -92,7 +92,7 @@ func (c *crowd) endMutes() {
 func (c *crowd) follow() {
 	of := c.couple()
 	_, follows := c.since[of]
-	if c.does(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
+	if c.commits(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
 		c.since[of] = c.IDs.Next()
 		delete(c.mode, of) // the end of a former follow deletes its mode
 	}
@@ -101,7 +101,7 @@ func (c *crowd) follow() {
 func (c *crowd) setMode() {
 	of, mode := drawCouple(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
 	_, follows := c.since[of]
-	if c.does(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
+	if c.commits(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
 		c.mode[of] = mode
 	}
 }
@@ -109,7 +109,7 @@ func (c *crowd) setMode() {
 func (c *crowd) unfollow() {
 	of := drawCouple(c, c.since)
 	_, follows := c.since[of]
-	c.does(c.service.Unfollow(of.reader, of.author), follows)
+	c.commits(c.service.Unfollow(of.reader, of.author), follows)
 	delete(c.since, of)
 }
 
@@ -119,7 +119,7 @@ func (c *crowd) mute() {
 		until = c.Clock.Now().Add(time.Duration(rapid.IntRange(2, 30).Draw(c.t, "seconds")) * time.Second)
 	}
 	had, muted := c.muted[of]
-	c.does(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
+	c.commits(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
 	c.muted[of] = until
 }
 
@@ -131,20 +131,20 @@ func (c *crowd) unmute() {
 	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
 		return // the mute ends at this moment, so either result is right
 	}
-	c.does(c.service.Unmute(of.reader, of.author), muted)
+	c.commits(c.service.Unmute(of.reader, of.author), muted)
 	delete(c.muted, of)
 }
 
 func (c *crowd) hide() {
 	of := c.couple()
-	if c.does(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
+	if c.commits(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
 		c.hidden[of] = true
 	}
 }
 
 func (c *crowd) unhide() {
 	of := drawCouple(c, c.hidden)
-	c.does(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
+	c.commits(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
 	delete(c.hidden, of)
 }
 
@@ -160,7 +160,7 @@ func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, ot
 func (c *crowd) block() {
 	standing, ends := c.blocks()
 	of := c.couple()
-	if c.does(c.service.Block(ends(of)), !standing[of]) {
+	if c.commits(c.service.Block(ends(of)), !standing[of]) {
 		standing[of] = true
 		delete(c.since, of)
 	}
@@ -169,7 +169,7 @@ func (c *crowd) block() {
 func (c *crowd) unblock() {
 	standing, ends := c.blocks()
 	of := drawCouple(c, standing)
-	c.does(c.service.Unblock(ends(of)), standing[of])
+	c.commits(c.service.Unblock(ends(of)), standing[of])
 	delete(standing, of)
 }
 
@@ -289,7 +289,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 		}
 		for _, reader := range c.readers { // most actions below need a follow
 			for _, author := range c.authors[:2] {
-				c.does(c.service.Follow(reader, author), true)
+				c.commits(c.service.Follow(reader, author), true)
 				c.since[couple{reader, author}] = c.IDs.Next()
 			}
 		}

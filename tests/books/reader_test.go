@@ -276,7 +276,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 		id := text[span[0]:span[1]]
 		quote(text[at:span[0]])
 		kind, key, _ := strings.Cut(id, ":")
-		if r.known(id) {
+		if r.isReal(id) {
 			quote(id)
 		} else {
 			fmt.Fprintf(&pattern, "(%s:[0-9A-Z]{%d})", kind, len(key))
@@ -305,8 +305,8 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	return found[1], nil
 }
 
-// known reports whether an ID is a real one, and not one of the page.
-func (r *reader) known(id string) bool {
+// isReal reports whether an ID is a real one, and not one of the page.
+func (r *reader) isReal(id string) bool {
 	for _, actual := range r.ids {
 		if actual == id {
 			return true

@@ -34,7 +34,7 @@ type smallNode struct {
 	cursor             string // a cursor of bob's feed
 }
 
-var crowdMembers = []string{"alice", "bob", "carol"} // whose data facts reads
+var smallNodePeople = []string{"alice", "bob", "carol"} // whose data facts reads
 
 func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
@@ -64,7 +64,7 @@ func (c *smallNode) facts() map[string]any {
 		head, _, err := changelog.LogHead(ctx, c.Store, kind)
 		put("log "+kind, head, err)
 	}
-	numbers, err := people.IDs(ctx, c.Store, crowdMembers)
+	numbers, err := people.IDs(ctx, c.Store, smallNodePeople)
 	put("numbers", numbers, err)
 	for key, number := range numbers {
 		feed, err := posts.HomeFeed(ctx, c.Store, number, services.MaxPostID, 10)
@@ -121,24 +121,24 @@ func (r refused) check(t *testing.T, got world.Answer) {
 }
 
 const (
-	mutFollow   = `mutation($v:ID!){follow(input:{userId:$v}){user{id}}}`
-	mutUnfollow = `mutation($v:ID!){unfollow(input:{userId:$v}){user{id}}}`
-	mutPublish  = `mutation($v:String!){publishPost(input:{body:$v}){post{id}}}`
-	mutDelete   = `mutation($v:ID!){deletePost(input:{postId:$v}){postId}}`
-	mutLike     = `mutation($v:ID!){likePost(input:{postId:$v}){post{id}}}`
-	mutUnlike   = `mutation($v:ID!){unlikePost(input:{postId:$v}){post{id}}}`
-	mutSeen     = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
-	mutPanel    = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}` // the panel shows the notifications
-	mutName     = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
-	mutAvatar   = `mutation($v:URL){setProfile(input:{avatarUrl:$v}){user{id}}}`
-	mutKey      = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`
-	queryNode   = `query($v:ID!){node(id:$v){id}}`
-	queryNodes  = `query($v:[ID!]!){nodes(ids:$v){id}}`
-	queryFirst  = `query($v:Int){viewer{homeFeed(first:$v){lastId}}}`
-	queryAfter  = `query($v:String){viewer{homeFeed(after:$v){lastId}}}`
-	queryAbove  = `query($v:String){viewer{homeFeed(last:5,before:$v){lastId}}}` // the page above a cursor
-	queryLast   = `query($v:Int){viewer{homeFeed(last:$v,before:"x"){lastId}}}`
-	queryLastID = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
+	mutFollow            = `mutation($v:ID!){follow(input:{userId:$v}){user{id}}}`
+	mutUnfollow          = `mutation($v:ID!){unfollow(input:{userId:$v}){user{id}}}`
+	mutPublish           = `mutation($v:String!){publishPost(input:{body:$v}){post{id}}}`
+	mutDelete            = `mutation($v:ID!){deletePost(input:{postId:$v}){postId}}`
+	mutLike              = `mutation($v:ID!){likePost(input:{postId:$v}){post{id}}}`
+	mutUnlike            = `mutation($v:ID!){unlikePost(input:{postId:$v}){post{id}}}`
+	mutSeen              = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
+	mutNotificationsSeen = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}` // the panel shows the notifications
+	mutName              = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
+	mutAvatar            = `mutation($v:URL){setProfile(input:{avatarUrl:$v}){user{id}}}`
+	mutKey               = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`
+	queryNode            = `query($v:ID!){node(id:$v){id}}`
+	queryNodes           = `query($v:[ID!]!){nodes(ids:$v){id}}`
+	queryFirst           = `query($v:Int){viewer{homeFeed(first:$v){lastId}}}`
+	queryAfter           = `query($v:String){viewer{homeFeed(after:$v){lastId}}}`
+	queryAbove           = `query($v:String){viewer{homeFeed(last:5,before:$v){lastId}}}` // the page above a cursor
+	queryLast            = `query($v:Int){viewer{homeFeed(last:$v,before:"x"){lastId}}}`
+	queryLastID          = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
 )
 
 // badValue is a request of alice's with an invalid value for its variable v, and the required error.
@@ -203,8 +203,8 @@ func (c *smallNode) badTexts() []badValue {
 		{"mark up to a user", mutSeen, "user:bob", refused{"INVALID", []string{"upTo", "post:"}}},
 		{"mark up to a post that never was", mutSeen, "post:0000000000001", refused{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
 		{"mark in the future", mutSeen, future, refused{"INVALID", []string{"upTo", future, "in the future"}}},
-		{"panel up to a post", mutPanel, c.post, refused{"INVALID", []string{"upTo", "of a notification"}}},
-		{"panel beyond the newest", mutPanel, "notificationUpTo:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
+		{"panel up to a post", mutNotificationsSeen, c.post, refused{"INVALID", []string{"upTo", "of a notification"}}},
+		{"panel beyond the newest", mutNotificationsSeen, "notificationUpTo:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
 
 		{"no posts at once", queryFirst, 0, refused{"INVALID", []string{"first", "1 to 100", "got 0"}}},
 		{"101 posts at once", queryFirst, 101, refused{"INVALID", []string{"first", "1 to 100", "got 101"}}},

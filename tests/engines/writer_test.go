@@ -198,8 +198,8 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 	equal(t, b.published(), []services.PostID{2, 1})
 }
 
-// refused waits until the database accepts no further writes, and lets other goroutines run for a while.
-func (b *bundle) refused() {
+// awaitRefusal waits until the database accepts no further writes, and lets other goroutines run for a while.
+func (b *bundle) awaitRefusal() {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel() // so that a write that is still accepted does not run
@@ -217,7 +217,7 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 		letGo := b.hold()
 		closed := make(chan error, 1)
 		go func() { closed <- b.Close() }()
-		b.refused()
+		b.awaitRefusal()
 		select {
 		case err := <-closed:
 			t.Fatalf("it closed before the write was done: %v", err)
@@ -242,7 +242,7 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	eventually.Holds(t, "the queue is full", func() bool { return b.Queued() == 256 })
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
-	b.refused()
+	b.awaitRefusal()
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}

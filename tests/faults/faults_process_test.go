@@ -45,8 +45,8 @@ func (r *reborn) start() {
 	r.address.Store(&r.URL)
 }
 
-// now returns the process's present URL.
-func (r *reborn) now() string { return *r.address.Load() }
+// presentURL returns the process's present URL.
+func (r *reborn) presentURL() string { return *r.address.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an
 // acknowledgement have one effect, every job is done, and the badges are right. A private Redis loses all projections each
@@ -58,7 +58,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startReborn(t, redis(t))
-			l := newLoad(t, true, server.now)
+			l := newLoad(t, true, server.presentURL)
 			l.start()
 			for range 3 {
 				l.progress(30)
@@ -78,7 +78,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 func TestServerKilledWhileJobsWait(t *testing.T) {
 	redis := redistest.NewServer(t)
 	server := startReborn(t, redis.URL())
-	l := newLoad(t, false, server.now)
+	l := newLoad(t, false, server.presentURL)
 	reader, author := l.people[0], l.people[1]
 	mutation := func(as, query string, variables map[string]any) {
 		t.Helper()
@@ -125,7 +125,7 @@ func (l *load) turnFollowOf(reader, author string) {
 // was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
 	server := startReborn(t, redistest.Redis(t))
-	l := newLoad(t, true, server.now)
+	l := newLoad(t, true, server.presentURL)
 	watches := l.watchAll(server.URL)
 	l.start()
 	l.progress(40)

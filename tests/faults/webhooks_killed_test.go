@@ -35,8 +35,8 @@ type faultyReceiver struct {
 	repeated int                     // events that came more than once
 }
 
-// newRude starts a faultyReceiver.
-func newRude(t *testing.T) *faultyReceiver {
+// newFaultyReceiver starts a faultyReceiver.
+func newFaultyReceiver(t *testing.T) *faultyReceiver {
 	r := &faultyReceiver{
 		t: t, random: rand.New(rand.NewPCG(3, 3)), versions: map[string]string{}, events: map[string]string{}, last: map[string]world.Change{}, held: map[string]bool{},
 	}
@@ -208,7 +208,7 @@ func (k *killed) settles() {
 // always means one version, another node takes over in time, and everybody's last accepted event equals their badges.
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
-	k := &killed{t: t, receiver: newRude(t), start: func(name string) *world.Process {
+	k := &killed{t: t, receiver: newFaultyReceiver(t), start: func(name string) *world.Process {
 		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
 			"--changes", "--changes-interval", "20ms", "--changes-lap", "24h", "--webhooks-allow", "127.0.0.1", "--webhooks-timeout", "2s")
 	}}

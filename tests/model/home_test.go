@@ -173,9 +173,9 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
-// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees the post on
+// leaveInFlight leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees the post on
 // the first page, and afterwards in the count.
-func (h *home) half(t *rapid.T) {
+func (h *home) leaveInFlight(t *rapid.T) {
 	h.end(t)
 	audience := func(author string) (count int) {
 		for _, person := range h.People {
@@ -217,7 +217,7 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	for name, action := range map[string]func(*rapid.T){
 		"publish": h.Publish, "publish several": h.several, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
 		"unfollow": h.Unfollow, "mode": h.SetMode, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
-		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.half,
+		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.leaveInFlight,
 		"walk": func(t *rapid.T) { h.end(t); h.Walk(t) },
 		"look": func(t *rapid.T) { h.Look(t, h.Person(t, "person")) },
 	} {

@@ -67,7 +67,7 @@ func (h *history) next() {
 	h.clock = h.clock.Add(time.Duration(rapid.SampledFrom([]int{1, 3, 40, 300}).Draw(h.t, "minutes")) * time.Minute)
 	draw := rapid.SampledFrom([]func(){
 		h.post, h.post, h.like, h.like, h.follow, h.follow, h.restrict, h.markFeed, h.markFeed, h.markNotifications, h.markNotifications,
-		h.letter, h.announce, h.dot, h.message, h.message, h.markTalk, h.visit, h.visit, h.show, h.show, h.view, h.change,
+		h.siteMessage, h.announce, h.dot, h.message, h.message, h.markTalk, h.visit, h.visit, h.show, h.show, h.view, h.change,
 	}).Draw(h.t, "kind")
 	draw()
 }
@@ -172,8 +172,8 @@ func (h *history) visit() {
 	}
 }
 
-// letter adds an event of a site message: it is sent, or all are marked read.
-func (h *history) letter() {
+// siteMessage adds an event of a site message: it is sent, or all are marked read.
+func (h *history) siteMessage() {
 	if rapid.Bool().Draw(h.t, "send") {
 		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
 		return

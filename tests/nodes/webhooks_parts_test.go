@@ -30,8 +30,8 @@ type alert struct {
 	}
 }
 
-// listens starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
-func listens(t *testing.T, sources ...string) *listener {
+// newListener starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
+func newListener(t *testing.T, sources ...string) *listener {
 	t.Helper()
 	l := &listener{t: t, alerts: make(chan alert, 100)}
 	receiver := httptest.NewServer(l)
@@ -91,7 +91,7 @@ func (l *listener) say(in string, mentions ...string) {
 
 // A webhook for mentions gets the mentions among other messages, even in a muted conversation.
 func TestAWebhookOfMentionsHearsThem(t *testing.T) {
-	l := listens(t, "CONVERSATIONS:MENTIONS")
+	l := newListener(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")
 	group, muted := l.group(false), l.group(true)
 	l.say(group)
@@ -108,7 +108,7 @@ func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 
 // A webhook gets a comment although a newer like came while the receiver failed.
 func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
-	l := listens(t, "NOTIFICATIONS:COMMENT")
+	l := newListener(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")
 	post := map[string]any{"p": l.Publish("ann", "a post")}
 	l.fails.Store(true)
