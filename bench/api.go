@@ -20,7 +20,7 @@ func newAPI(address string) *api {
 	return &api{url: "http://" + address + "/graphql", client: &http.Client{Timeout: time.Minute}}
 }
 
-// do sends a request and decodes the data of the answer into `into`. Any error in the answer is an error.
+// do sends a request with a token and decodes the data of the answer into `into`. Errors in the answer become do's error.
 func (a *api) do(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
@@ -67,35 +67,40 @@ func hostEvent(mutation string, input map[string]any) event {
 	return event{"do": map[string]any{mutation: input}}
 }
 
+// follow returns the event in which who follows whom.
 func follow(who, whom string) event {
 	return does(who, "follow", map[string]any{"userId": "user:" + whom})
 }
 
+// publish returns the event in which who publishes a post.
 func publish(who, body string) event {
 	return does(who, "publishPost", map[string]any{"body": body})
 }
 
+// like returns the event in which who likes a post, given by its ID.
 func like(who, post string) event {
 	return does(who, "likePost", map[string]any{"postId": post})
 }
 
-// mention returns a post that mentions a user.
+// mention returns the event in which who publishes a post that mentions whom.
 func mention(who, whom string) event {
 	return does(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
 
+// comment returns the event in which who comments on a post, given by its ID.
 func comment(who, post string) event {
 	return does(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
 }
 
+// profile returns the event that sets the name of a user.
 func profile(who, name string) event {
 	return does(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
 }
 
 const (
-	hostToken  = "dev:host:ingest"
-	adminToken = "dev:operator:admin"
-	batchSize  = 500 // the most events that one ingest takes
+	hostToken  = "dev:host:ingest"    // of the host application
+	adminToken = "dev:operator:admin" // of an operator
+	batchSize  = 500                  // the most events that one ingest takes
 )
 
 // ingest sends events in batches and returns the IDs that they made. The first event that fails is returned as the error.
@@ -128,10 +133,11 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 	return ids, nil
 }
 
-// waitForJobs waits until no job waits or runs. It fails if their number does not fall for a minute.
+// waitForJobs waits until no job waits or runs. It fails if a job has failed for good, or if no job was done for a minute.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
-// waitForJobsBut waits until at most left jobs wait or run: the jobs that remain are due much later.
+// waitForJobsBut waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. Otherwise it is like
+// waitForJobs.
 func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()

@@ -17,7 +17,7 @@ type question struct {
 		Events []event
 		IDs    []string
 	}
-	token string
+	token string // from the header Authorization
 }
 
 // answering starts a server whose answers are the results of the function answer.

@@ -38,12 +38,12 @@ type bareWriter struct {
 
 // documentReader reads badge documents and drops them.
 type documentReader struct {
-	redis  *redis.Client
+	redis  *redis.Client // of the documents
 	keys   []string
 	fields []string // of the first document
 }
 
-// newDocumentReader connects to Redis. The file is a JSON array of the documents' keys.
+// newDocumentReader connects to Redis. The file holds the keys of the documents as a JSON array.
 func newDocumentReader(ctx context.Context, url, file string) (*documentReader, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *bareWriter) accept(listener net.Listener) error {
 	}
 }
 
-// writeAll writes the frame to every connection and drops closed connections. Each processor has a loop over a part of
-// the connections, which reads the documents of a batch of connections before it writes to them.
+// writeAll writes the frame to every connection, drops those that fail, and returns how many remain. Each processor has a loop over a
+// part of the connections. If there are documents, the loop reads one for each connection of a batch before it writes to the batch.
 func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

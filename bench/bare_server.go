@@ -33,18 +33,19 @@ const (
 	bareComputing = "computing"
 )
 
+// whoBareServer names the bare server in the results.
 const whoBareServer = "net/http with the same reads and bytes"
 
 // barePage has the commands and the answer of the bare server for one token.
 type barePage struct {
 	Commands [][]any
-	Body     string
+	Body     string // the answer
 }
 
-// bareFile is the file of the pages.
+// bareFile is what the file of the bare server for pages contains, as JSON.
 type bareFile struct {
-	Redis string // its URL
-	Pages map[string]barePage
+	Redis string              // its URL
+	Pages map[string]barePage // by token
 }
 
 // runBareServer serves on an address until it is stopped.
@@ -98,6 +99,7 @@ func openBare(driver, name string) (*sql.DB, error) {
 	return sql.Open(driver, name)
 }
 
+// readBarePages reads a bareFile and connects to its Redis.
 func readBarePages(file string) (map[string]barePage, *redis.Client, error) {
 	var content bareFile
 	text, err := os.ReadFile(file)
@@ -136,7 +138,7 @@ func answerPages(pages map[string]barePage, client *redis.Client) http.HandlerFu
 	}
 }
 
-// answerWrites inserts a row for each request; the row's number is in its body.
+// answerWrites inserts a row for each request. The field query of the request's body is the row's number.
 func answerWrites(db *sql.DB) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked struct{ Query string }
@@ -160,8 +162,8 @@ func insertBare(ctx context.Context, db *sql.DB, number int) error {
 	return err
 }
 
-// readInbox returns the commands that read the top of a user's home feed: the document, and one entry more than a page has. Posts
-// are in the node's memory.
+// readInbox returns the commands that read the first page of a user's home feed: one for the document, and one for the page's entries
+// and one more. Posts are in the node's memory.
 func readInbox(user uint32) [][]any {
 	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }

@@ -91,7 +91,7 @@ func TestTheBareServerCommits(t *testing.T) {
 	}
 }
 
-// The program serves until it is stopped, and refuses unknown arguments.
+// The program serves writes as a bare server until it is stopped. Wrong arguments are an error.
 func TestTheBareServerIsThisProgram(t *testing.T) {
 	for _, arguments := range [][]string{{"pages"}, {"writes", "sqlite"}, {"pages", filepath.Join(t.TempDir(), "none.json")}, {"other", "x"}} {
 		if err := runBareServer("127.0.0.1:0", arguments[0], arguments[1:]...); err == nil {

@@ -57,7 +57,8 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 	if err := f.wait(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	// The pool may open further connections, at most one for each loop, and send a greeting on each.
+	// The pool of the Redis client may open more connections, at most one for each loop. Each sends a greeting, which also counts as
+	// commands.
 	if read := server.CommandCount() - before; read < sockets || read > sockets+20 {
 		t.Errorf("%d events took %d commands", sockets, read)
 	}

@@ -14,14 +14,15 @@ import (
 // as much processor time as the server and Redis used for the rush. The reads and the program share the processors, and no server
 // avoids this cost.
 
+// whoComputes names the floor in the results.
 const whoComputes = "beside a program that only computes as much"
 
-// effort is the processor time of the server and of Redis while reads were answered.
+// effort says how much processor time the server and Redis used together while some reads were answered.
 type effort struct {
-	answers float64
-	used    time.Duration
-	took    time.Duration
-	known   bool // false if this system does not report the processor time of a process
+	answers float64       // how many reads were answered
+	used    time.Duration // the processor time
+	took    time.Duration // the time that passed
+	known   bool          // false if this system does not report the processor time of a process
 }
 
 // measureEffort measures do, which returns how many reads were answered.
@@ -35,6 +36,7 @@ func (b *bench) measureEffort(server *program, do func() (answers float64, err e
 	return e, err
 }
 
+// processorTimes returns the processor time that a server and Redis have used so far, as a sum.
 func (b *bench) processorTimes(server *program) (time.Duration, error) {
 	ours, err := processorTime(server.pid())
 	if err != nil {
@@ -44,7 +46,8 @@ func (b *bench) processorTimes(server *program) (time.Duration, error) {
 	return ours + redis, err
 }
 
-// processorsBeside returns how many processors other work kept busy, if each answer took as much processor time as in alone.
+// processorsBeside returns how many processors were busy with work other than the reads. It assumes that a read takes as much processor
+// time as in alone.
 func (e effort) processorsBeside(alone effort) float64 {
 	if alone.answers == 0 {
 		return 0
@@ -53,8 +56,8 @@ func (e effort) processorsBeside(alone effort) float64 {
 	return max(0, (float64(e.used)-reads)/float64(e.took))
 }
 
-// besideComputing calls load while a program keeps as many processors busy as the other work did in during. It does nothing if
-// one of the efforts is not known.
+// besideComputing calls load while a program keeps processors busy: as many as the work beside the reads kept busy in the effort
+// during. It does nothing if one of the efforts is not known.
 func (b *bench) besideComputing(ctx context.Context, alone, during effort, load func() error) error {
 	if !alone.known || !during.known {
 		return nil
@@ -77,7 +80,8 @@ func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort
 	return result, e, err
 }
 
-// rushed has the samples of others' reads: before a rush, during the rush, and beside a program that only computes as much.
+// rushed has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes, as much as the
+// rush did.
 type rushed struct{ before, during, computing series }
 
 // addRush adds a round: the reads before the rush, and the reads during it.
@@ -91,7 +95,8 @@ func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before 
 	return e, err
 }
 
-// addFloor adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
+// addFloor adds the floor of a round: the reads beside a program that computes. alone is the effort of the reads before the rush, and
+// during is the effort of the reads during it.
 func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
 	return b.besideComputing(ctx, alone, during, func() error {
 		result, err := othersTarget(server).load(ctx, othersConnections, b.turnLength())
@@ -100,10 +105,11 @@ func (r *rushed) addFloor(ctx context.Context, b *bench, server *program, alone,
 	})
 }
 
-// computeBurst is how long compute keeps a processor busy without a pause.
+// computeBurst is the time for which compute keeps a processor busy before it looks again whether it is ahead.
 const computeBurst = 2 * time.Millisecond
 
-// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends. What this process used before does not count.
+// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends. The processor time that this process used before
+// the call does not count.
 func compute(ctx context.Context, processors float64) error {
 	start := time.Now()
 	before, err := processorTime(os.Getpid())

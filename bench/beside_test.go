@@ -59,7 +59,8 @@ func TestComputeTakesItsShare(t *testing.T) {
 		}
 		used = now - before
 	}
-	// The time counts from before the start: a program that waited for a processor makes up for it.
+	// The time is counted from before the start of the program, because a program that had to wait for a processor may make up for the
+	// wait.
 	if got := float64(used) / float64(time.Since(start)); got > 2*share {
 		t.Errorf("it used %.2f processors, want %v", got, share)
 	}

@@ -46,11 +46,10 @@ var charts = []chart{
 	}},
 }
 
-// errNotMeasured says that a chart's rows are not among the results.
+// errNotMeasured is the error of a chart none of whose rows can be found in the results.
 var errNotMeasured = errors.New("not measured")
 
-// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays unchanged, and say reports
-// it.
+// writeCharts draws every chart whose rows are in a file of results. A chart without our own row stays unchanged, and say reports it.
 func writeCharts(results, folder string, say func(format string, args ...any)) error {
 	text, err := os.ReadFile(results)
 	if err != nil {

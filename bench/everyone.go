@@ -25,8 +25,8 @@ import (
 
 const (
 	everyoneAuthors     = 100 // how many people publish: the most followed ones, and others with all numbers of followers
-	everyoneConnections = 16
-	everyonePage        = 100
+	everyoneConnections = 16  // how many people are read at a time
+	everyonePage        = 100 // posts of a page
 )
 
 // graph holds the follows from the rows of the file.
@@ -35,6 +35,7 @@ type graph struct {
 	follows map[string]map[string]bool // person -> the people they follow
 }
 
+// readGraph reads the follows from a file of pairs.
 func readGraph(file string) (graph, error) {
 	g := graph{follows: map[string]map[string]bool{}}
 	raw, err := os.Open(file)
@@ -63,7 +64,7 @@ func readGraph(file string) (graph, error) {
 	for person := range g.follows {
 		g.people = append(g.people, person)
 	}
-	// Each row is imported in both directions, so a person who follows many is followed by many.
+	// Each row of the file is a follow in both directions, so a person has as many followers as followed people.
 	slices.SortFunc(g.people, func(a, b string) int {
 		if d := len(g.follows[b]) - len(g.follows[a]); d != 0 {
 			return d
@@ -83,7 +84,7 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors returns up to most of the most followed people, and others spread evenly over the remaining ones.
+// authors returns everyoneAuthors people: the most followed ones, at most `most` of them, and others spread evenly over the rest.
 func (g graph) authors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]
@@ -94,7 +95,7 @@ func (g graph) authors(most int) (authors []string) {
 	return authors
 }
 
-// published is a post and its author, in the order of publication.
+// published is a post and its author. Slices of it are in the order of publication.
 type published struct{ id, author string }
 
 // expected returns the badge and the feed that a person must see.
@@ -110,12 +111,12 @@ func (g graph) expected(person string, posts []published) (unread int, list []st
 	return min(unread, services.Retention), list
 }
 
-// setting is one way to serve everyone.
+// setting is one set of authors and thresholds, under which everyone is checked.
 type setting struct {
-	name      string
-	most      int // how many authors are taken from the most followed people
-	rounds    int // of posts
-	big, huge int // thresholds; 0: the defaults, which no author in the file reaches
+	name      string // shown in the report
+	most      int    // how many authors are taken from the most followed people
+	rounds    int    // of posts
+	big, huge int    // thresholds; 0: the defaults, which no author in the file reaches
 }
 
 var settings = []setting{
@@ -146,6 +147,7 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	return nil
 }
 
+// checkSetting imports the graph into a site of its own and checks every person in one setting.
 func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) error {
 	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.follows))
 	data := filepath.Join(own.folder, "data")
@@ -189,7 +191,7 @@ func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) 
 	return b.compareAll(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
 }
 
-// setThresholds lowers the thresholds and waits until each of the three modes has authors.
+// setThresholds sets the thresholds of a setting and waits until each of the three modes has authors.
 func (a *api) setThresholds(ctx context.Context, s setting, authors []string) error {
 	var data any
 	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.big, s.huge)

@@ -22,7 +22,7 @@ type group struct {
 
 	mu   sync.Mutex
 	said []said
-	last []int64 // the number of each talker's last message
+	last []int64 // for each talker, the number of its last message
 }
 
 // said is a message: its number in the group, and when its mutation was answered.
@@ -31,20 +31,23 @@ type said struct {
 	at     time.Time
 }
 
-// arrivals are the numbers that were pushed to one member.
+// arrivals are the numbers of unread messages that were pushed to one member.
 type arrivals struct {
 	mu     sync.Mutex
 	counts []count
 }
 
+// count is a pushed number of unread messages, and when it came.
 type count struct {
 	value int64
 	at    time.Time
 }
 
+// key returns the key of member i.
 func (g *group) key(i int) string   { return fmt.Sprint(g.prefix, i) }
 func (g *group) token(i int) string { return "dev:" + g.key(i) }
 
+// create makes the members and the conversation, and fills in its ID.
 func (g *group) create(ctx context.Context) error {
 	var others []string
 	for i := 1; i < g.members; i++ {
@@ -59,7 +62,7 @@ func (g *group) create(ctx context.Context) error {
 	return nil
 }
 
-// watch records the pushed states.
+// watch notes the number of unread messages in an event that was pushed to member i.
 func (g *group) watch(i int, payload []byte, at time.Time) {
 	value, found := conversationCount(payload)
 	if !found {
@@ -91,6 +94,7 @@ func (g *group) talk(ctx context.Context, every time.Duration) error {
 	return errors.Join(errs...)
 }
 
+// say sends one message of a talker and notes its number.
 func (g *group) say(ctx context.Context, talker int) error {
 	const mutation = `mutation($id: ID!, $body: String!) { sendMessage(input: {conversationId: $id, body: $body}) { message { id } } }`
 	var data struct {
@@ -111,8 +115,8 @@ func (g *group) say(ctx context.Context, talker int) error {
 	return nil
 }
 
-// spoken lets members talk and waits until all listeners have the right count. It returns the rate of messages, and the time
-// from each message's answer until the last listener had the message.
+// spoken calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from each
+// message's answer until the last listener had the message.
 func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.said)
@@ -148,6 +152,7 @@ func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	return newSample(late, took), nil
 }
 
+// greatest returns the last number that was pushed to a listener, which is the greatest one; 0 if there was none.
 func (a *arrivals) greatest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,7 +162,8 @@ func (a *arrivals) greatest() int64 {
 	return a.counts[len(a.counts)-1].value // a listener's count only grows
 }
 
-// lateness raises late[i] to the time from the answer to message i until this listener's count included it.
+// lateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to message i
+// until a pushed number included that message.
 func (a *arrivals) lateness(messages []said, late []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,8 +175,8 @@ func (a *arrivals) lateness(messages []said, late []time.Duration) {
 	}
 }
 
-// check reads the badges of all members and compares them with the sent messages: all messages count for listeners, and
-// the messages after their own last message for talkers.
+// check reads the badges of all members and compares them with the sent messages: for a listener all messages must count, and for a
+// talker those after its own last message.
 func (g *group) check(ctx context.Context) error {
 	var head int64
 	for _, message := range g.said {
@@ -198,6 +204,7 @@ func (g *group) check(ctx context.Context) error {
 	return nil
 }
 
+// beforeCount is the text in an event that comes right before the number of unread messages.
 var beforeCount = []byte(`"conversations":{"total":{"value":`)
 
 // conversationCount finds the number of unread messages in an event.

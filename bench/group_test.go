@@ -23,7 +23,7 @@ func TestConversationCount(t *testing.T) {
 	}
 }
 
-// The subscription selects the fields of the document in the order that the parser of the count expects.
+// The subscription selects the fields of the document in the order that conversationCount expects.
 func TestConversationCountFitsTheSubscription(t *testing.T) {
 	if !strings.Contains(everySubscription, "conversations { total { value ") {
 		t.Errorf("the count is looked for where it is not: %s", everySubscription)
@@ -46,7 +46,7 @@ func TestLateness(t *testing.T) {
 	if !slices.Equal(late, want) {
 		t.Errorf("got %v, want %v", late, want)
 	}
-	// A push before the answer counts as no delay.
+	// A push that came before the answer to the mutation counts as a delay of 0.
 	late = late[:1]
 	late[0] = 0
 	quick.lateness([]said{{1, after(5)}}, late)
@@ -58,13 +58,14 @@ func TestLateness(t *testing.T) {
 // chatter is a server with one group, whose pushes reach the members immediately.
 type chatter struct {
 	mu     sync.Mutex
-	head   int64
-	last   map[string]int64 // of each member
+	head   int64            // the number of the last message
+	last   map[string]int64 // token -> the number of that member's last message
 	extra  int64            // by how much the badges are too high
 	silent bool             // sends no push
 	group  *group
 }
 
+// answer answers as a server does: to a message, to events, and to a query of badges.
 func (c *chatter) answer(q question) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,6 +95,7 @@ func newChatter(t *testing.T) *chatter {
 	return c
 }
 
+// talkFor returns a function that lets the group talk for a time, with the interval every between two messages of a talker.
 func (g *group) talkFor(t *testing.T, length, every time.Duration) func() error {
 	return func() error {
 		ctx, end := context.WithTimeout(t.Context(), length)

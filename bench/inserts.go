@@ -16,9 +16,10 @@ import (
 	"tidings/services/sql"
 )
 
-// The floor of ingest: bare INSERTs write the rows that a load has left in the tables into new tables of the same schema.
-// Finished jobs have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
+// The floor of ingest is bare INSERTs: they write the rows that a load has left in the tables into new tables of the same schema. Jobs
+// that are done have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
 
+// whoInserts names the floor in the results.
 const whoInserts = "the same rows by bare INSERTs"
 
 // writtenRows are rows of one table.
@@ -38,8 +39,8 @@ type insertFloor struct {
 
 	before map[string]bool // the rows from before the load
 	tables []writtenRows   // the rows that the load has written; nil until the first load has ended
-	events int             // of the load
-	values series
+	events int             // how many events the load had
+	values series          // the rate of each round
 }
 
 // openInsertFloor opens the database that a load is going to write to.
@@ -57,7 +58,7 @@ func newFiles(folder string) func(context.Context) (url, name string, err error)
 	}
 }
 
-// begin reads which rows are there before the load. Only the first load counts.
+// begin reads which rows are there before the load. It does nothing after the first load: the rows of that load serve for all rounds.
 func (f *insertFloor) begin(ctx context.Context) error {
 	if f.tables != nil {
 		return nil
@@ -75,7 +76,7 @@ func (f *insertFloor) begin(ctx context.Context) error {
 	return nil
 }
 
-// end reads the rows that a load of some events has written.
+// end reads the rows that the first load has written. events is how many events the load had.
 func (f *insertFloor) end(ctx context.Context, events int) error {
 	if f.tables != nil {
 		return nil
@@ -97,6 +98,7 @@ func (f *insertFloor) end(ctx context.Context, events int) error {
 	return nil
 }
 
+// rowKey returns a text that differs for different rows of all tables.
 func rowKey(table string, row []any) string { return table + fmt.Sprintf("%q", row) }
 
 // round inserts the rows into a new database. It makes as many transactions as the events of the load had batches.
@@ -131,7 +133,7 @@ func (f *insertFloor) round(ctx context.Context) (err error) {
 	return nil
 }
 
-// insertBatch inserts one part of every table's rows in one transaction.
+// insertBatch inserts a share of the rows of every table in one transaction: share number batch of batches.
 func (f *insertFloor) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
 	tx, err := twin.BeginTx(ctx, nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The rows of a load are the rows that were not there before it, and the floor has them again in tables of its own.
+// The rows of a load are those that were not there before it. After a round of the floor, a new database has the same rows.
 func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "tidings.db")
@@ -99,7 +99,7 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// A new file replaces the last one.
+// Each call replaces the database of the call before by an empty one.
 func TestNewFilesAreEmpty(t *testing.T) {
 	newTwin := newFiles(t.TempDir())
 	for range 2 {

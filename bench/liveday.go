@@ -19,8 +19,8 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// The check of a day of shows imports the day, reads the boards of a sample of viewers through the API page by page, and compares
-// them with the sorted day.
+// The check of a day of shows imports the day, reads the boards of a sample of viewers through the API page by page, and compares them
+// with boards that are sorted from the day itself.
 
 // daySeed makes the day the same in every run, except for the hour.
 const daySeed = 1
@@ -39,6 +39,7 @@ func (p site) importInto(ctx context.Context, what string, write func(to io.Writ
 	return errors.Join(err, os.Remove(path))
 }
 
+// checkLiveDay imports the first half of a day of shows and compares the boards, then imports the other half and compares them again.
 func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	p, err := b.aside("liveday", liveDayDatabase)
 	if err != nil {
@@ -63,7 +64,7 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards compares a sample of boards with the day, and, if flush is set, once more after Redis has lost all data.
+// compareBoards compares a sample of boards with the day. If flush is set, it does so once more after Redis has lost all data.
 func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {
@@ -87,6 +88,7 @@ func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, show
 	return b.compareSample(ctx, server.api, d, shows, "after FLUSHALL")
 }
 
+// compareSample reads the boards of the sample, and adds to the report how many of them are right.
 func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, shows int, when string) error {
 	var right, lines atomic.Int64
 	var wrong atomic.Pointer[string]

@@ -21,9 +21,10 @@ import (
 // because it shares the processors with the servers: complete requests are built in advance, and only the status, the length and the first
 // bytes of an answer are read.
 
+// answerLimit is how long an answer may take after the end of the load.
 const answerLimit = 10 * time.Second
 
-// target is a server and the requests to send it, in turn.
+// target is a server and the requests that a load sends to it, one after another.
 type target struct {
 	address  string
 	pid      int
@@ -87,7 +88,8 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	return result, nil
 }
 
-// connection sends requests over one connection until the deadline, and returns the latencies.
+// connection sends requests over one connection until the deadline, from the request with the number first on. It returns the
+// latencies.
 func (t target) connection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
@@ -120,6 +122,7 @@ func (t target) connection(ctx context.Context, first int, deadline time.Time) (
 // goodAnswer begins every answer that counts: data first, and no errors.
 var goodAnswer = []byte(`{"data":{`)
 
+// readAnswer reads one HTTP answer. It is an error if the status is not 200 or the body does not begin with goodAnswer.
 func readAnswer(reader *bufio.Reader) error {
 	line, err := reader.ReadSlice('\n')
 	if err != nil {
@@ -163,7 +166,7 @@ func readAnswer(reader *bufio.Reader) error {
 	return err
 }
 
-// readHeaders reads the headers and returns Content-Length, -1 for a body in chunks.
+// readHeaders reads the headers and returns Content-Length, or -1 if the body comes in chunks.
 func readHeaders(reader *bufio.Reader) (length int, err error) {
 	length = -2
 	const name, chunked = "content-length:", "transfer-encoding: chunked"

@@ -43,7 +43,7 @@ func TestLoad(t *testing.T) {
 	if request, want := <-seen, `POST /graphql Bearer dev:x {"query":"{ a(b: \"c\") }"}`; request != want {
 		t.Errorf("the server got %q, want %q", request, want)
 	}
-	// Every request was answered and counted; the turn took the requested time, or the time of a longer request.
+	// Every request was answered and counted; the load took the requested time, or longer if the last requests took longer.
 	if got.client <= 0 && got.cpu > 0 { // in this test the client and the server are one process
 		t.Errorf("the client's own time is not known: %+v", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// describeMachine returns the origin of the figures: processor, kernel, versions.
+// describeMachine says on what the figures were measured: processor, memory, system, load and versions.
 func describeMachine(ctx context.Context) []string {
 	facts := []string{
 		"processor: " + processor() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),
@@ -32,6 +32,7 @@ func processor() string {
 	return firstValue("/proc/cpuinfo", "model name")
 }
 
+// memory returns the size of the machine's memory, as text.
 func memory() string {
 	return firstValue("/proc/meminfo", "MemTotal")
 }

@@ -26,8 +26,8 @@ import (
 
 const (
 	resultsFile      = "bench/RESULTS.md"
-	followsFile      = "../shared/data/" + goalGraph
-	quickFollowsFile = "../shared/data/follows-twitch-engb.csv.gz"
+	followsFile      = "../shared/data/" + goalGraph               // the default of --follows
+	quickFollowsFile = "../shared/data/follows-twitch-engb.csv.gz" // the default of --follows with --quick
 )
 
 // rowNames are the values that --only accepts.
@@ -39,20 +39,20 @@ const longRow = "everyone"
 // options are the flags.
 type options struct {
 	quick, keep        bool
-	chartsOnly         bool
-	rounds             int
+	chartsOnly         bool    // only draw the charts again from the results
+	rounds             int     // how often each program is measured
 	seconds            float64 // of a turn
-	connections        int
-	sockets            int
+	connections        int     // of the load generator
+	sockets            int     // of the row sockets
 	mercuriusProcesses int
-	only               []string
+	only               []string // the rows to measure
 	follows, results   string
 	profilesFolder     string
 
-	readers      int // how many are made for each entry of followed
-	volleys      int // in a round
-	socketRounds int
-	importRounds int
+	readers      int           // how many are made for each entry of followed
+	volleys      int           // in a round
+	socketRounds int           // rounds of the row sockets
+	importRounds int           // rounds of the imports
 	rest         time.Duration // the wait before the memory of sockets is read: Tidings gives memory back some seconds after a rush
 	worlds       worlds
 	limit        time.Duration // of the whole run
@@ -87,6 +87,7 @@ func main() {
 	exit(run(ctx, opts, os.Stdout, os.Stderr))
 }
 
+// exit ends the program; with an error it prints the error and the status is not 0.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -151,6 +152,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		inRange("mercurius-processes", float64(o.mercuriusProcesses), 1, 64))
 }
 
+// inRange returns an error if the value of a flag is out of range.
 func inRange(name string, value, least, most float64) error {
 	if math.IsNaN(value) || value < least || value > most {
 		return fmt.Errorf("--%s %v: %v to %v are allowed", name, value, least, most)
@@ -165,7 +167,7 @@ type bench struct {
 	redis     *redis.Client
 	redisPID  int
 	redisURL  string
-	usersFile string
+	usersFile string            // the seeded users, for the peers
 	numbers   map[string]uint32 // key -> user number
 	scripts   scriptTimes
 	report    *report
@@ -229,7 +231,7 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	return writeCharts(file.Name(), chartsFolder, say)
 }
 
-// commandLine returns the command that repeats the run.
+// commandLine returns the command that started this run and would repeat it.
 func commandLine() string {
 	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
 }

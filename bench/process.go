@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	startLimit = 20 * time.Second
-	stopLimit  = 15 * time.Second
-	tailBytes  = 2000
+	startLimit = 20 * time.Second // for a program to be ready
+	stopLimit  = 15 * time.Second // after SIGTERM
+	tailBytes  = 2000             // of a program's output in an error
 )
 
 // process is a program that we started. Only we stop it, by its process ID.
 type process struct {
 	name    string
 	command *exec.Cmd
-	log     string // the file of its output
-	done    chan struct{}
+	log     string        // the file of its output
+	done    chan struct{} // closed when the process has ended
 }
 
 // start starts a program whose output goes to NAME.log in folder. It ends with ctx at the latest.

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// clockTick is the unit of processor time in /proc: 100 a second on every Linux that Go runs on.
+// clockTick is the unit in which /proc counts processor time: on every Linux that Go runs on, a second has 100 of them.
 const clockTick = 10 * time.Millisecond
 
-// childAttributes makes a child end with this process, even if this process is killed.
+// childAttributes returns the attributes with which a child ends when this process ends, even if this process is killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }
 
-// launch starts the process from a thread that lives as long as the process: the kernel sends the signal of the parent's
-// death when the thread that forked ends.
+// launch starts the process from a thread that lives as long as the process. For the kernel the parent is that thread: when it ends,
+// the child gets the signal of childAttributes.
 func (p *process) launch() error {
 	started := make(chan error)
 	go func() {
@@ -71,7 +71,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return ticks * clockTick, nil
 }
 
-// sourceAddresses are addresses of loopback to connect from: each has its own ports.
+// sourceAddresses are addresses of loopback to connect from. Each of them has its own ports, so more connections are possible.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
 // openFiles returns how many files this process may open; Go has raised it to the hard limit.

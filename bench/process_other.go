@@ -10,8 +10,10 @@ import (
 
 var errNotLinux = errors.New("only Linux says what a process uses")
 
+// childAttributes returns nothing: only Linux ends a child with its parent.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
+// launch starts the process.
 func (p *process) launch() error {
 	if err := p.command.Start(); err != nil {
 		return err
@@ -27,6 +29,6 @@ func residentBytes(int) (int64, error) { return 0, errNotLinux }
 
 func processorTime(int) (time.Duration, error) { return 0, errNotLinux }
 
-var sourceAddresses = []string{"127.0.0.1"}
+var sourceAddresses = []string{"127.0.0.1"} // addresses of loopback to connect from
 
 func openFiles() uint64 { return 4096 }

@@ -59,6 +59,7 @@ func child(t *testing.T, ctx context.Context, mode string, args ...string) *proc
 	return p
 }
 
+// printed returns a check that succeeds once the process has printed a text.
 func printed(p *process, text string) func(context.Context) error {
 	return func(context.Context) error {
 		if !strings.Contains(p.tail(), text) {
@@ -139,8 +140,8 @@ func TestBareWriterAsAProgram(t *testing.T) {
 	if f.frame < 500 || f.frame > 502 {
 		t.Errorf("frames of %d bytes", f.frame)
 	}
-	// A connection enters the writer's list a moment after its first frame was read, and only connections in the list get
-	// events.
+	// The writer adds a connection to its list a moment after the connection's first frame was read. Only connections in the list get
+	// events, so the test triggers until each has one.
 	all, ticker := f.expect(), time.NewTicker(10*time.Millisecond)
 	defer ticker.Stop()
 	for done := false; !done; {

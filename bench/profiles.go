@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	profileLength = 1 // seconds
-	profileLines  = 30
+	profileLength = 1  // seconds
+	profileLines  = 30 // of each of the two lists in a text
 )
 
 // profiler keeps one CPU profile of our servers for each measurement: the profile of the busiest second. A nil profiler keeps
@@ -27,14 +27,14 @@ type profiler struct {
 	folder string // where their texts are written
 
 	mu    sync.Mutex
-	what  string // the present measurement; "" for none
-	taken map[string]cpuProfile
+	what  string                // the present measurement; "" for none
+	taken map[string]cpuProfile // by measurement
 }
 
 // cpuProfile is a profile as the server sends it, and how much processor time the server took meanwhile.
 type cpuProfile struct {
-	raw  []byte
-	busy time.Duration
+	raw  []byte        // what the server sent
+	busy time.Duration // the processor time of the server meanwhile
 }
 
 // newProfiler makes a profiler that writes into a folder, or nil without one.
@@ -45,7 +45,7 @@ func newProfiler(folder string) *profiler {
 	return &profiler{folder: folder, taken: map[string]cpuProfile{}}
 }
 
-// hear takes the name of the present measurement from a progress message.
+// hear looks for the name of a measurement in a progress message, and begins that measurement.
 func (p *profiler) hear(progress string) {
 	if what, _, found := strings.Cut(progress, ": round "); found {
 		p.begin(what)
@@ -61,6 +61,7 @@ func (p *profiler) begin(what string) {
 	}
 }
 
+// now returns the name of the present measurement.
 func (p *profiler) now() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,6 +92,7 @@ func (p *profiler) watch(ctx context.Context, pid int, address string) {
 	}
 }
 
+// keep keeps a profile if it is the busiest of its measurement so far.
 func (p *profiler) keep(what string, one cpuProfile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +101,8 @@ func (p *profiler) keep(what string, one cpuProfile) {
 	}
 }
 
-// busyTime returns the processor time of a process, 0 where the system does not tell: then the first profile is kept.
+// busyTime returns the processor time that a process has used so far. It is 0 where the system does not tell; then the first profile of
+// a measurement is kept.
 func busyTime(pid int) time.Duration {
 	busy, err := processorTime(pid)
 	if err != nil {
@@ -124,7 +127,7 @@ func fetchProfile(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// write writes the text of each profile: its heaviest functions, by their own time and by their time with the functions that
+// write writes the text of each profile: its heaviest functions, once by their own time, and once by their time with the functions that
 // they call.
 func (p *profiler) write(ctx context.Context, command string) error {
 	if p == nil {
@@ -148,6 +151,7 @@ func (p *profiler) write(ctx context.Context, command string) error {
 	return nil
 }
 
+// text returns the profile as text, under the name of its measurement and the command of the run.
 func (p cpuProfile) text(ctx context.Context, what, command string) (text string, err error) {
 	file, err := os.CreateTemp("", "tidings-profile-")
 	if err != nil {

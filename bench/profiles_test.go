@@ -113,6 +113,7 @@ func (p *profiler) has(what string) bool {
 	return p.taken[what].raw != nil
 }
 
+// spun is raised by spin, so that spin is not optimized away.
 var spun int
 
 //go:noinline

@@ -17,7 +17,7 @@ const (
 	mercuriusFolder = "bench/peers/mercurius"
 	binFolder       = "bench/bin"
 	node            = "bench" // the server's name among the nodes
-	listpackEntries = "512"   // the limit that Tidings sets, the same for every program
+	listpackEntries = "512"   // the longest hash and list that Redis keeps in compact form: the limit that Tidings sets, the same for every program
 )
 
 // program is a running server and its address.
@@ -25,7 +25,7 @@ type program struct {
 	*process
 	address string
 	control string // where POST /trigger is served
-	api     *api
+	api     *api   // sends requests that are not measured
 }
 
 // build compiles the server and the Go peer from the project's root.
@@ -82,13 +82,13 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 	return b.site().start(ctx)
 }
 
-// site is where a server stores its data: a folder, and a database in Redis.
+// site is where a server stores its data: a folder, and a database of the Redis.
 type site struct {
 	folder, redisURL, node string
 	profiles               *profiler
 }
 
-// site returns the site that the peers use.
+// site returns the site with the data that the peers also read.
 func (b *bench) site() site { return site{b.folder, b.redisURL, node, b.profiles} }
 
 // aside makes a site that only one row uses.
@@ -133,7 +133,7 @@ func (p site) start(ctx context.Context, arguments ...string) (*program, error) 
 	return server, err
 }
 
-// connect opens the site's database of the Redis.
+// connect returns a client of the site's database in Redis.
 func (p site) connect() (*redis.Client, error) {
 	options, err := redis.ParseURL(p.redisURL)
 	if err != nil {
@@ -152,7 +152,7 @@ func (p site) forget(ctx context.Context) error {
 	return errors.Join(client.FlushDB(ctx).Err(), client.Close())
 }
 
-// startMercurius starts the Node peer with a number of processes. Its packages are fetched when they are not there.
+// startMercurius starts the Node peer with a number of processes. npm fetches its packages if they are not there.
 func (b *bench) startMercurius(ctx context.Context, processes int) (*program, error) {
 	if err := installMercurius(ctx, b.say); err != nil {
 		return nil, err
@@ -165,6 +165,7 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 // errNoNode means that a peer in JavaScript cannot run here.
 var errNoNode = errors.New("node and npm are not installed")
 
+// installMercurius lets npm fetch the packages of the Node peer if they are not there.
 func installMercurius(ctx context.Context, say func(string, ...any)) error {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -179,7 +180,7 @@ func installMercurius(ctx context.Context, say func(string, ...any)) error {
 	return err
 }
 
-// startBun starts the Bun peer. Its packages are fetched when they are not there.
+// startBun starts the Bun peer. npm fetches its packages if they are not there.
 func (b *bench) startBun(ctx context.Context) (*program, error) {
 	path, err := installBun(ctx, b.say)
 	if err != nil {
@@ -190,8 +191,8 @@ func (b *bench) startBun(ctx context.Context) (*program, error) {
 	}, listens)
 }
 
-// installBun returns the path of Bun. npm fetches it for this machine without running any script of a package: there is one
-// package with the program for each platform.
+// installBun returns the path of Bun. If it is not there, npm fetches the package for this machine, and runs no script of it: each
+// platform has a package that contains the program.
 func installBun(ctx context.Context, say func(string, ...any)) (path string, err error) {
 	if path = bunProgram(bunFolder); path == "" {
 		if _, err := exec.LookPath("npm"); err != nil {
@@ -233,7 +234,7 @@ func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
 	}, listens)
 }
 
-// startBare starts the bare writer with frames of a length in bytes.
+// startBare starts the bare writer, whose frames are length bytes long. documents is as for runBareWriter.
 func (b *bench) startBare(ctx context.Context, length int, documents ...string) (*program, error) {
 	self, err := os.Executable()
 	if err != nil {

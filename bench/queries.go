@@ -1,5 +1,6 @@
 package main
 
+// countFields are the fields of a count that the operations select.
 const countFields = `{ value display inTotal precision asOf }`
 
 // The operations that are measured. Every program gets the same text.
@@ -10,12 +11,12 @@ const (
 	feedQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kind author { id key name avatarUrl } body publishedAt } }` +
 		` pageInfo { hasNextPage hasPreviousPage startCursor endCursor } lastId end } } }`
 
-	staticQuery = `{ __typename }`
+	staticQuery = `{ __typename }` // asks for nothing that has to be read
 
 	badgeSubscription = `subscription { badgesChanged { version total ` + countFields + ` homeFeed ` + countFields +
 		` notifications { newest total ` + countFields + ` like ` + countFields + ` } } }`
 
-	// everyFields is the whole document.
+	// everyFields selects the whole document of badges.
 	everyFields = `version total ` + countFields + ` homeFeed ` + countFields + ` notifications { newest total ` + countFields + ` like ` + countFields +
 		` comment ` + countFields + ` mention ` + countFields + ` follow ` + countFields + ` } siteMessages { total ` + countFields + ` types { type count ` +
 		countFields + ` } } announcements ` + countFields + ` conversations { total ` + countFields + ` mentions ` + countFields + ` } dots { name lit }`

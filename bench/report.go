@@ -14,13 +14,13 @@ var nan = math.NaN()
 // goal is the bound of a ratio or a figure; the zero value is no goal.
 type goal struct {
 	atLeast, atMost float64
-	text            string // how it is shown
+	text            string // how the table shows it
 }
 
 func atLeast(bound float64, text string) goal { return goal{atLeast: bound, text: text} }
 func atMost(bound float64, text string) goal  { return goal{atMost: bound, text: text} }
 
-// verdict returns whether a value meets the goal.
+// verdict returns "yes" or "no": whether a value meets the goal. It is "" if there is no goal, and "?" if there is no value.
 func (g goal) verdict(value float64) string {
 	switch {
 	case g == (goal{}):
@@ -36,9 +36,9 @@ func (g goal) verdict(value float64) string {
 // line is one line of the table: a measurement, or the reason why it failed.
 type line struct {
 	what   string
-	limit  string // the peer or the limit
-	ours   string
-	theirs string
+	limit  string  // the peer or the limit
+	ours   string  // our figure, as text
+	theirs string  // the figure of the limit, as text
 	value  float64 // the value that the goal bounds: a ratio, or a figure of Tidings
 	unit   string  // of value; "x" is a ratio
 	goal   goal
@@ -52,7 +52,7 @@ func (l line) cells() []string {
 	return []string{l.what, l.limit, l.ours, l.theirs, figure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
 }
 
-// detail is a series behind the table.
+// detail is one line of the table "Behind it": the series of one program.
 type detail struct {
 	what, who string
 	values    series
@@ -86,16 +86,16 @@ type report struct {
 	machine []string // the description of the machine, one fact per line
 	command string
 	date    time.Time
-	quick   bool
-	lines   []line
-	details []detail
-	// everyone has a line for each reading of all people, with how many of the people had the right numbers.
+	quick   bool     // whether it was a run with --quick
+	lines   []line   // of the table
+	details []detail // of the table "Behind it"
+	// everyone has a line for each time that everyone was read. It says how many of them had the right numbers.
 	everyone []string
 	// scripts has the duration of the slowest call of each Lua script.
 	scripts []string
-	// clients has the processor time of this program for one answer, for each program that it asked.
+	// clients has a line for each measured program: how much processor time this program, as the client, took for one of its answers.
 	clients []string
-	notes   []string
+	notes   []string // the conditions that a reader must know
 }
 
 var (
