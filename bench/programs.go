@@ -17,7 +17,7 @@ const (
 	mercuriusFolder = "bench/peers/mercurius"
 	binFolder       = "bench/bin"
 	node            = "bench" // the server's name among the nodes
-	listpackEntries = "512"   // the longest hash and list that Redis keeps in compact form: the limit that Tidings sets, the same for every program
+	listpackEntries = "512"   // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
 )
 
 // program is a running server and its address.

@@ -147,7 +147,7 @@ func (r *report) markdown(out io.Writer) error {
 	return err
 }
 
-// section writes a list under a heading, unless it is empty.
+// section writes items as a list, under a heading and the sentence about. It writes nothing if there are no items.
 func section(text *strings.Builder, heading, about string, items []string) {
 	if len(items) == 0 {
 		return
@@ -161,6 +161,7 @@ func section(text *strings.Builder, heading, about string, items []string) {
 	}
 }
 
+// writeTable writes a Markdown table. The first row is the head.
 func writeTable(text *strings.Builder, rows [][]string) {
 	for i, row := range rows {
 		text.WriteString("|")
@@ -174,7 +175,7 @@ func writeTable(text *strings.Builder, rows [][]string) {
 	}
 }
 
-// aligned sets rows in columns.
+// aligned returns the rows as text, in aligned columns.
 func aligned(rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
@@ -196,7 +197,7 @@ func aligned(rows [][]string) string {
 	return text.String()
 }
 
-// figure prints a number with its significant digits: 12,345, 123, 12.3, 1.23.
+// figure prints a number with about three significant digits, and all digits before the point: 12,345, 123, 12.3, 1.23.
 func figure(value float64) string {
 	switch size := math.Abs(value); {
 	case math.IsNaN(value):
@@ -211,6 +212,7 @@ func figure(value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
+// thousands prints a number with a comma between groups of three digits.
 func thousands(value int64) string {
 	digits := fmt.Sprint(value)
 	sign := ""

@@ -211,7 +211,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// broken is a writer that fails.
+// broken is a writer that always fails.
 type broken struct{}
 
 var errBroken = errors.New("broken")

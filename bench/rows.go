@@ -26,7 +26,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The first server has its writes in its own memory. Another server reads them from SQL and puts copies into Redis.
+	// The first server keeps what it wrote in its own memory. Only another server reads it from SQL, and puts copies into Redis.
 	if server, err = b.startServer(ctx); err != nil {
 		return err
 	}
@@ -93,12 +93,13 @@ func (b *bench) measureQueries(ctx context.Context) error {
 	return nil
 }
 
-// peer is another project's program, or the reason why it is not measured.
+// peer is a running program to compare with, or the reason why it is not measured.
 type peer struct {
 	*program
-	absent string
+	absent string // why it is not measured; "" if it runs
 }
 
+// stop stops the peer if it runs.
 func (p peer) stop() {
 	if p.program != nil {
 		p.program.stop()
@@ -116,13 +117,13 @@ func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*pro
 
 // contender is one program in a row of queries.
 type contender struct {
-	who     string
+	who     string // its name in the report
 	target  target
-	values  series
+	values  series // its samples so far
 	profile string // the name under which its profile is kept; "" if none is kept
 }
 
-// contender makes a contender. Its profile is not kept: see profiled.
+// contender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profiled.
 func (b *bench) contender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == whoMercurius && b.mercuriusProcesses > 1 {
@@ -131,7 +132,7 @@ func (b *bench) contender(who string, p *program, query string, follows int) *co
 	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
 }
 
-// profiled keeps a profile of the turns of a contender under a name.
+// profiled makes the profiler keep a profile of this contender's turns, under a name. It returns the contender.
 func (c *contender) profiled(name string) *contender {
 	c.profile = name
 	return c
@@ -174,7 +175,8 @@ const (
 	whoStatic    = "our own static {__typename}"
 )
 
-// against adds the peers that were started to the contenders.
+// against adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them and the given
+// ones.
 func (b *bench) against(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {
@@ -216,7 +218,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	}
 	third := line{what: what + ", 200 followed", limit: "(c) " + whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
 	third.compare(ours, static)
-	// In a closed loop the time of a query is the inverse of the rate.
+	// Each connection has one request at a time, so the time of a query is the inverse of the rate.
 	fourth := line{
 		what: "the same, 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
 		ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
@@ -225,7 +227,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	return nil
 }
 
-// compare fills a line with the ratio of two rates.
+// compare fills a line with two rates and their ratio.
 func (l *line) compare(ours, theirs *contender) {
 	l.ours, l.theirs, l.value = rateAndCPU(ours.values), rateAndCPU(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
 }
@@ -236,6 +238,7 @@ func (l *line) compareCPU(ours, theirs *contender) {
 	l.value = ratio(ours.values.cpu(), theirs.values.cpu())
 }
 
+// rate prints the rate of a series.
 func rate(values series) string { return figure(values.rate()) + "/s" }
 
 // rateAndCPU returns the rate and, if it is known, the server's processor time for one answer.
@@ -246,8 +249,7 @@ func rateAndCPU(values series) string {
 	return rate(values)
 }
 
-// cpuLine returns the line with the server's processor time for one answer. most is the goal: the largest acceptable number
-// of microseconds.
+// cpuLine returns the line with the server's processor time for one answer. The goal is at most `most` microseconds.
 func cpuLine(what string, values series, most float64) line {
 	return line{what: what + ": server CPU each", limit: "-", ours: rate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }
@@ -280,13 +282,13 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	return nil
 }
 
-// The graph for which the goal is set.
+// The graph of the goal for imports: the goal counts only if this graph is imported.
 const (
-	goalGraph = "follows-github.csv.gz"
-	goalEdges = 578_006
+	goalGraph = "follows-github.csv.gz" // its file
+	goalEdges = 578_006                 // the follows in it
 )
 
-// withoutFollows reports whether the follow graph is missing. If it is, the report gets the line as not measured.
+// withoutFollows reports whether the follow graph is missing. If it is missing, it adds the line to the report as not measured.
 func (b *bench) withoutFollows(l line) (absent bool, err error) {
 	if _, err = os.Stat(b.follows); !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -24,8 +24,8 @@ func (b *bench) measureBoard(ctx context.Context) error {
 	return b.measureShowMemory(ctx)
 }
 
-// boardFollows writes the follows of the readers of 10, 200 and 2,000 hosts. Each follows the first hosts, which have the
-// most shows.
+// boardFollows writes, as a file to import, the follows of the readers, who follow 10, 200 or 2,000 hosts. Each follows the first
+// hosts, which have the most shows.
 func (b *bench) boardFollows(to io.Writer) (err error) {
 	for _, follows := range followed {
 		for r := range b.readers {
@@ -38,6 +38,7 @@ func (b *bench) boardFollows(to io.Writer) (err error) {
 	return err
 }
 
+// measureBoards measures first and later pages of the live board.
 func (b *bench) measureBoards(ctx context.Context) (err error) {
 	p, err := b.aside("board", boardDatabase)
 	if err != nil {
@@ -118,7 +119,7 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	return nil
 }
 
-// boardFloor starts the bare server of some readers' pages.
+// boardFloor starts the bare server that answers some readers' pages of the board, and returns it as a contender.
 func (b *bench) boardFloor(ctx context.Context, at site, server *program, who, query string, readers []string) (floor *contender, stop func(), err error) {
 	bare, err := b.startBarePages(ctx, at, server, query, readers, readDocument)
 	if err != nil {
@@ -127,7 +128,7 @@ func (b *bench) boardFloor(ctx context.Context, at site, server *program, who, q
 	return &contender{who: whoBareServer + ", " + who, target: newTarget(bare.address, bare.pid(), query, tokens(readers))}, bare.stop, nil
 }
 
-// boardQuery asks for a page of 20 after a cursor.
+// boardQuery returns the query of a page of 20 after a cursor, which is a JSON string or null.
 func boardQuery(after string) string {
 	return `{ viewer { liveBoard(first: 20, after: ` + after + `) { edges { cursor node { id title coverUrl status plannedAt startedAt host { id key name avatarUrl } } }` +
 		` pageInfo { hasNextPage hasPreviousPage startCursor endCursor } sessionId lastId end } } }`
@@ -183,7 +184,8 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
 		return err
 	}
-	// The first start ends once all hosts are in documents. Only the second start, which has none of this work, is measured.
+	// During the first start, jobs write all hosts into the viewers' documents. The second start has no such jobs, and only it is
+	// measured.
 	if _, err := residentOf(ctx, p, shows); err != nil {
 		return err
 	}
@@ -194,7 +196,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	return err
 }
 
-// residentOf starts a server, waits until only left jobs remain, and returns its memory in use.
+// residentOf starts a server, waits until at most left jobs remain, and returns the memory that the server uses.
 func residentOf(ctx context.Context, p site, left int) (int64, error) {
 	server, err := p.start(ctx)
 	if err != nil {

@@ -15,16 +15,17 @@ import (
 // Each author has one follower with a socket. No event of the burst concerns the follower. The push to the follower must not
 // wait for the burst.
 const (
-	burstSenders = 4 // requests at a time
-	burstEvery   = 50 * time.Millisecond
+	burstSenders = 4                     // requests at a time
+	burstEvery   = 50 * time.Millisecond // from one post to the next
 )
 
+// These return the keys of the authors who publish during the burst, of their followers, and of the people of the burst.
 func burstAuthor(i int) string { return fmt.Sprint("burst-author-", i) }
 func burstReader(i int) string { return fmt.Sprint("burst-reader-", i) }
 func burstPerson(i int) string { return fmt.Sprint("burst-person-", i) }
 
-// burstEvents returns the mixed events of a round among the people of the burst; posts are posts of these people. Of ten events,
-// five like, two follow, two comment and one publishes.
+// burstEvents returns the mixed events of a round among the people of the burst; posts are the posts that they like and comment on. Of
+// ten events, five like, two follow, two comment and one publishes.
 func burstEvents(count, people int, posts []string, round int) []event {
 	events := make([]event, count)
 	for i := range events {
@@ -47,10 +48,12 @@ func burstEvents(count, people int, posts []string, round int) []event {
 	return events
 }
 
+// measureBurst measures the row on a server of its own.
 func (b *bench) measureBurst(ctx context.Context) error {
 	return b.alone(ctx, "burst", burstDatabase, b.raceBurst)
 }
 
+// raceBurst takes the rounds of the row and reports them.
 func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: burstSenders + 1}
 	size := b.worlds.burst
@@ -101,13 +104,14 @@ func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 	return nil
 }
 
-// rateOf returns the sample of a number of events that together took this time.
+// rateOf returns a sample with the rate of a number of events that together took this time.
 func rateOf(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.rate = float64(events) / took.Seconds()
 	return one
 }
 
+// seedBurst makes the people of the burst and their posts, and pairs of an author and a follower.
 func seedBurst(ctx context.Context, a *api, people, pairs int) (posts []string, err error) {
 	var events, first []event
 	for i := range people {
@@ -130,7 +134,7 @@ func seedBurst(ctx context.Context, a *api, people, pairs int) (posts []string, 
 	return posts, err
 }
 
-// sendBurst sends the events by a few connections.
+// sendBurst sends the events by burstSenders requests at a time.
 func sendBurst(ctx context.Context, a *api, events []event) error {
 	errs := make([]error, burstSenders)
 	var group sync.WaitGroup
@@ -141,13 +145,13 @@ func sendBurst(ctx context.Context, a *api, events []event) error {
 	return errors.Join(errs...)
 }
 
-// publishes lets the i-th author publish.
+// publishes returns an act for pushes: the i-th author publishes a post.
 func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }
 
-// pushes lets each author act once, and returns the sorted times from the sending of a mutation to the push at the author's
-// follower. If beside is not nil, it runs at the same time, from the first act on.
+// pushes lets each author act once, one every burstEvery. It returns the sorted times from the sending of an author's mutation to the
+// push at that author's follower. If beside is not nil, it runs at the same time, from the first act on.
 func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
 	if beside == nil {

@@ -11,7 +11,8 @@ import (
 	"tidings/services"
 )
 
-// measureConversations measures the badge query by the number of conversations, half of which are counted when read.
+// measureConversations measures how the time of the badge query depends on the number of a reader's conversations. Half of the
+// conversations are counted when read.
 func (b *bench) measureConversations(ctx context.Context) (err error) {
 	p, err := b.aside("conversations", conversationsDatabase)
 	if err != nil {
@@ -88,7 +89,7 @@ func memberKeys(users []services.UserID) (keys []string) {
 	return keys
 }
 
-// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares them and their
+// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares the badges and the reader's
 // document with the seeded data.
 func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
 	const placeBytes = 8 // the bytes in the document for each conversation that is counted when read

@@ -14,12 +14,12 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The row of a crowd: more sockets than one process may have files, at three nodes on one PostgreSQL. An announcement goes to all
+// The row of a crowd: three nodes on one PostgreSQL have more sockets together than one process may open. An announcement goes to all
 // of them. Then they close, and the nodes must return to the goroutines and the memory that they had before.
 const (
 	crowdNodes    = 3
-	crowdSettled  = time.Minute // the goroutines of closed sockets end within this time
-	crowdOpenings = 10 * time.Minute
+	crowdSettled  = time.Minute      // the goroutines of closed sockets end within this time
+	crowdOpenings = 10 * time.Minute // for all sockets to open
 )
 
 // crowdState has the number of goroutines and the memory of all nodes together.
@@ -28,6 +28,7 @@ type crowdState struct {
 	resident   int64 // bytes
 }
 
+// measureCrowd starts the nodes and measures the row.
 func (b *bench) measureCrowd(ctx context.Context) (err error) {
 	server, err := sqltest.NewDurable()
 	if err != nil {
@@ -58,6 +59,7 @@ func (b *bench) measureCrowd(ctx context.Context) (err error) {
 	return b.raceCrowd(ctx, nodes)
 }
 
+// raceCrowd opens the crowds' sockets, takes the rounds, closes the sockets, and reports all.
 func (b *bench) raceCrowd(ctx context.Context, nodes []*program) error {
 	each := b.worlds.crowd / len(nodes)
 	if most := int(openFiles()) - 500; each > most {
@@ -157,7 +159,7 @@ func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, e
 	return newSample(late, late[len(late)-1]), nil
 }
 
-// stateOf reads the goroutines and the memory of the nodes, after a rest.
+// stateOf reads the goroutines and the memory of the nodes, after the wait b.rest.
 func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, err error) {
 	if err := pause(ctx, b.rest); err != nil {
 		return s, err
@@ -170,7 +172,7 @@ func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, er
 	return s, err
 }
 
-// settledState waits up to crowdSettled until the nodes have as few goroutines as before, and returns stateOf the nodes.
+// settledState waits up to crowdSettled until the nodes have as few goroutines as before, and then returns their state.
 func (b *bench) settledState(ctx context.Context, nodes []*program, before crowdState) (crowdState, error) {
 	for deadline := time.Now().Add(crowdSettled); time.Now().Before(deadline); {
 		now, err := goroutinesOf(ctx, nodes)
@@ -199,7 +201,7 @@ func goroutinesOf(ctx context.Context, nodes []*program) (total int, err error) 
 	return total, nil
 }
 
-// readMetric reads a metric without labels.
+// readMetric reads the value of a metric without labels from a node's /metrics.
 func readMetric(ctx context.Context, address, name string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {

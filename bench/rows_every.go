@@ -80,7 +80,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	return nil
 }
 
-// light gives each reader unread items of every source except conversations.
+// light gives each reader unread items in every source except conversations, so that these sources are lit.
 func light(ctx context.Context, a *api, readers []string) error {
 	var events []event
 	for _, key := range readers {
@@ -117,7 +117,7 @@ func light(ctx context.Context, a *api, readers []string) error {
 	return a.waitForJobs(ctx)
 }
 
-// converse puts the readers into conversations, and empties Redis.
+// converse puts the readers into conversations with unread messages, in the database of a stopped server, and empties Redis.
 func converse(ctx context.Context, p site, readers []string) error {
 	numbers, err := numbersOf(ctx, p.file(), append(slices.Clone(readers), stranger))
 	if err != nil {
@@ -148,7 +148,7 @@ type litBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// dark describes a source that has no count or no exact count, or a dot that is not lit; "" if everything is lit.
+// dark names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
 func (l litBadges) dark() string {
 	counts := map[string]litCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
@@ -168,6 +168,7 @@ func (l litBadges) dark() string {
 	return ""
 }
 
+// checkLit returns an error if a source of a user is dark.
 func checkLit(ctx context.Context, a *api, key string) error {
 	var data struct{ Viewer struct{ Badges litBadges } }
 	if err := a.do(ctx, "dev:"+key, everyQuery, nil, &data); err != nil {
@@ -179,7 +180,7 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	return nil
 }
 
-// askedOfRedis returns how many commands one badge query sends to Redis. Each command takes a round trip.
+// askedOfRedis returns how many commands one badge query sends to Redis, as a mean of many queries. Each command takes a round trip.
 func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	before, err := commandsUntilNow(ctx, b.redis)
 	if err != nil {

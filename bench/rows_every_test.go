@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lit returns an answer to everyQuery in which all sources have counts.
+// lit returns an answer to everyQuery in which all sources have counts and all dots are lit.
 func lit() string {
 	const one = `{"value":1,"precision":"EXACT"}`
 	dots := strings.TrimSuffix(strings.Repeat(`{"lit":true},`, everyNews), ",")
@@ -66,7 +66,7 @@ func TestWorlds(t *testing.T) {
 				t.Errorf("%s: %d conversations have no half", name, conversations)
 			}
 		}
-		// Dots are raised often enough that each of them is lit in the end.
+		// There must be at least as many publications as there are different dots, because each dot must be lit in the end.
 		if w.publications < dots {
 			t.Errorf("%s: %d publications of %d dots", name, w.publications, dots)
 		}

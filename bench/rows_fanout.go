@@ -17,14 +17,14 @@ import (
 // until the last inbox has the posts, and compares it with pipelined ZADDs of the same members into copies of the same inboxes.
 // The row also measures Redis' memory for a full inbox and for an idle document.
 const (
-	rawPipeline       = 500
-	idleReaders       = 20
-	fewConversations  = 2  // conversations of an idle user
-	manyConversations = 10 // conversations of an idle user who is in more of them
-	maxInbox          = 12 << 10
-	maxIdle           = 400
-	maxFurther        = 40
-	inboxEntries      = services.Retention
+	rawPipeline       = 500                // ZADDs in one pipeline
+	idleReaders       = 20                 // how many idle users are measured for each number of conversations
+	fewConversations  = 2                  // conversations of an idle user
+	manyConversations = 10                 // conversations of an idle user who is in more of them
+	maxInbox          = 12 << 10           // bytes: the goal for a full inbox
+	maxIdle           = 400                // bytes: the goal for an idle user's document
+	maxFurther        = 40                 // bytes: the goal for each further conversation
+	inboxEntries      = services.Retention // in an inbox that counts as full
 )
 
 // seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
@@ -94,7 +94,8 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	return b.reportMemory(ctx, p, server, client, followers)
 }
 
-// deliver publishes and waits for the last inbox. A delivery is one post in one inbox.
+// deliver publishes posts of the author and waits until they are in the last follower's inbox. It returns the rate of deliveries: a
+// delivery is one post in one inbox.
 func (b *bench) deliver(ctx context.Context, a *api, followers int) (sample, error) {
 	posts := b.worlds.delivered
 	start := time.Now()
@@ -119,7 +120,7 @@ func (b *bench) deliver(ctx context.Context, a *api, followers int) (sample, err
 	return sample{rate: float64(posts*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, nil
 }
 
-// addRaw adds as many members as deliver, of the same length, to copies of the same inboxes.
+// addRaw copies the followers' inboxes and adds to each copy as many members as deliver adds, of the same length. It returns the rate.
 func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
 	names := make([]string, followers)
 	for i := range names {
@@ -159,7 +160,7 @@ func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
 	return nil
 }
 
-// reportMemory reports the memory of a full inbox, of an idle user's document with few conversations, and of each further
+// reportMemory reports the memory of a full inbox, of the document of an idle user who is in few conversations, and of each further
 // conversation. It stops the server, because it writes to the server's database.
 func (b *bench) reportMemory(ctx context.Context, p site, server *program, client *redis.Client, followers int) error {
 	var full []float64
@@ -198,8 +199,8 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	return nil
 }
 
-// weighIdle puts new users into a number of conversations, and returns the median, over these users, of the size of a user's
-// document and of the key with their conversations.
+// weighIdle puts new users into a number of conversations. For each user it adds the sizes of two keys: the user's document, and the
+// list of their conversations. It returns the median of the sums.
 func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {

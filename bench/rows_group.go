@@ -15,11 +15,12 @@ type counting struct {
 	arguments []string
 
 	late, lateAmong series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
-	most            series // messages when everybody talks as fast as they can
-	others          rushed // others' badge query
+	most            series // the rate of messages when everybody talks as fast as they can
+	others          rushed // others' badge query: before the group talks, while it talks at its pace, and the floor
 	rush            series // others' badge query while everybody talks as fast as they can
 }
 
+// countings returns the two ways to count.
 func countings() []*counting {
 	return []*counting{
 		{name: "counted when written", arguments: []string{"--max-write-members", "500", "--max-write-load", "100000000"}},

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// This row measures the home feed page by the number of authors that a reader follows and the number of huge ones among
-// them. The posts of huge authors are merged in from memory when a page is read.
+// This row measures how the time of the home feed page and of the badge query depends on how many authors a reader follows, and how
+// many of them are huge. The posts of huge authors are merged in from memory when a page is read.
 const hugeAuthors = 50
 
 // mixture is how many authors a reader follows, and how many of these are huge.
@@ -19,7 +19,7 @@ func (m mixture) String() string {
 
 func (m mixture) reader(i int) string { return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i) }
 
-// mixtures returns all combinations of huge and other authors that the row measures.
+// mixtures returns all mixtures that the row measures.
 func mixtures() (all []mixture) {
 	for _, follows := range followed {
 		for _, huge := range []int{0, 5, hugeAuthors} {
@@ -31,6 +31,7 @@ func mixtures() (all []mixture) {
 	return all
 }
 
+// huge returns the key of the i-th huge author.
 func huge(i int) string { return "huge-" + strconv.Itoa(i) }
 
 func (b *bench) measureHuge(ctx context.Context) error {

@@ -17,14 +17,15 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// The row of one hot group: many clients at once increment one member's counter of one conversation, and the member's sum.
-// It compares our script with the two usual alternatives to a script.
+// The row of one hot group: many clients at once increment one member's counter of one conversation, and the member's sum. It compares
+// our script with two usual alternatives: a lock key, and WATCH.
 const (
 	lockClients = 16
-	lockLease   = time.Second // how long the lock key lives if its holder dies
-	lockPause   = time.Millisecond
-	lockTries   = 1000
+	lockLease   = time.Second      // how long the lock key lives if its holder dies
+	lockPause   = time.Millisecond // before another try for the lock
+	lockTries   = 1000             // then an addition is given up
 
+	// These name the ways in the report.
 	whoScript = "our script"
 	whoLock   = "a lock key: SET NX PX, read, write, DEL"
 	whoWatch  = "WATCH, read, MULTI, write, EXEC"
@@ -33,12 +34,12 @@ const (
 // hotMember is the member whose counter the clients increment.
 const hotMember = services.UserID(1)
 
-// way is one way to add an unread message. add returns the number of retries.
+// way is one way to add an unread message. add makes the counter number, and returns how often it had to try again.
 type way struct {
-	who     string
+	who     string // its name in the report
 	add     func(ctx context.Context, number int64) (retries int, err error)
 	sum     func(ctx context.Context) (int, error) // the sum as readers see it
-	added   atomic.Int64
+	added   atomic.Int64                           // additions so far
 	retries atomic.Int64
 	failed  atomic.Int64 // additions that were given up after lockTries
 	values  series
@@ -96,7 +97,7 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 	return nil
 }
 
-// run lets each client add messages one after the other for a while.
+// run lets lockClients clients add messages for a while, each of them one after the other. It samples the additions.
 func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, lockClients), make([]error, lockClients)
@@ -127,7 +128,8 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 
 var errGivenUp = errors.New("tried too often")
 
-// scriptWay writes the member's absolute state: the newer state wins, and the sum changes with it.
+// scriptWay returns the way of our script. It writes the member's absolute state: the newer state wins, and the script changes the sum
+// with it.
 func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
 	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, rdb.RebuildMode{Visit: true}); err != nil {
@@ -148,9 +150,10 @@ func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client
 	}, nil
 }
 
-// The fields of the other two ways: the conversation's counter and the sum.
+// The fields of the hash of the other two ways: the counter of the conversation, and the sum.
 const oneField, sumField = "1", "sum"
 
+// sumOf returns a function that reads the sum from a field of a hash.
 func sumOf(client *redis.Client, key, field string) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return client.HGet(ctx, key, field).Int() }
 }
@@ -169,7 +172,7 @@ func addOne(ctx context.Context, read func(context.Context, string, ...string) *
 	return fields, nil
 }
 
-// lockWay changes both counters under a lock key.
+// lockWay returns the way that changes both counters under a lock key.
 func lockWay(client *redis.Client, tries int) *way {
 	const key, lock = "{u1}:locked", "{u1}:lock"
 	return &way{
@@ -200,7 +203,7 @@ func lockWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// watchWay changes both counters in a transaction that fails if another client was quicker.
+// watchWay returns the way that changes both counters in a transaction, which fails if another client was quicker.
 func watchWay(client *redis.Client, tries int) *way {
 	const key = "{u1}:watched"
 	return &way{
@@ -225,7 +228,7 @@ func watchWay(client *redis.Client, tries int) *way {
 	}
 }
 
-// shown prints a way's rate and its cost.
+// shown returns a way's rate, with how often it tried again or gave up.
 func (w *way) shown() string {
 	text := rate(w.values)
 	if retries := w.retries.Load(); retries > 0 {

@@ -14,11 +14,11 @@ import (
 // audience is a server with some users, a few of them online.
 type audience struct {
 	who     string
-	site    site
+	site    site // where its server keeps its data
 	users   int
 	server  *program
 	redis   *redis.Client
-	fleet   *fleet
+	fleet   *fleet            // the sockets of the users who are online
 	delays  map[string]series // announcement, dot -> durations of the mutations
 	arrived series            // until an announcement has reached everyone online
 	grown   map[string]int64  // announcement, dot -> growth of the audience's Redis database, in bytes
@@ -28,7 +28,7 @@ type audience struct {
 const (
 	announcement = "announcement"
 	dot          = "dot"
-	dots         = 10 // how many different dots; an installation has up to 100
+	dots         = 10 // how many different dots are raised; an installation has up to 100
 )
 
 // measureMillion measures publishing to a million users.
@@ -76,7 +76,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 	return nil
 }
 
-// arrive starts the server and brings some users online.
+// arrive starts the server and opens a socket for each of the first watching users.
 func (o *audience) arrive(ctx context.Context, watching int) (err error) {
 	if o.redis, err = o.site.connect(); err != nil {
 		return err
@@ -88,6 +88,7 @@ func (o *audience) arrive(ctx context.Context, watching int) (err error) {
 	return err
 }
 
+// leave closes the sockets, stops the server and deletes its data in Redis.
 func (o *audience) leave(ctx context.Context) error {
 	if o.fleet != nil {
 		o.fleet.close()
@@ -101,8 +102,8 @@ func (o *audience) leave(ctx context.Context) error {
 	return errors.Join(o.redis.Close(), o.site.forget(ctx))
 }
 
-// publishInTurn publishes to one audience after the other, again and again, so that other load of the machine affects all
-// audiences alike. It records each mutation's duration, and Redis' memory afterwards.
+// publishInTurn publishes once to each audience, again and again, so that other load of the machine affects all audiences alike. If
+// counts is set, it records each mutation's duration, and by how much Redis' memory has grown.
 func publishInTurn(ctx context.Context, what string, all []*audience, count int, counts bool) error {
 	before, err := holdings(ctx, all)
 	if err != nil {
@@ -135,7 +136,7 @@ func publishInTurn(ctx context.Context, what string, all []*audience, count int,
 	return nil
 }
 
-// holdings returns the bytes of each audience's database of the Redis.
+// holdings returns how many bytes each audience's database in Redis takes.
 func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
 	for _, one := range all {
 		size, err := memoryOf(ctx, one.redis)
@@ -147,8 +148,8 @@ func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
 	return sizes, nil
 }
 
-// publish publishes once and returns the mutation's duration. After every tenth announcement it waits until everyone online
-// has it.
+// publish publishes once and returns the mutation's duration. counts is false for publications that only warm up. After every tenth
+// announcement it waits until everyone online has it.
 func (o *audience) publish(ctx context.Context, what string, i int, counts bool) (took time.Duration, err error) {
 	all := o.fleet.expect()
 	start := o.fleet.now()
@@ -188,7 +189,7 @@ func (a *api) publishToAll(ctx context.Context, what string, i int) error {
 	return a.do(ctx, hostToken, mutation, nil, &data)
 }
 
-// check checks that online users have every announcement and every dot, and that Redis holds hardly any other users.
+// check checks that online users have every announcement and every dot.
 func (o *audience) check(ctx context.Context, announcements int) error {
 	const most = 1000 // how many announcements the list keeps
 	for i := range o.fleet.sockets {
@@ -217,7 +218,8 @@ func (o *audience) check(ctx context.Context, announcements int) error {
 	return nil
 }
 
-// memoryOf returns the memory of the keys of one database. The memory of the whole Redis also changes with its connections.
+// memoryOf returns the memory of the keys of one database. It does not ask for the memory of the whole Redis, because that also changes
+// with the connections.
 func memoryOf(ctx context.Context, client *redis.Client) (size int64, err error) {
 	names := client.Scan(ctx, 0, "*", 1000).Iterator()
 	for names.Next(ctx) {

@@ -21,6 +21,7 @@ const (
 	kindPublish = 2
 )
 
+// mixedKinds are the names of the kinds in the report, by kind.
 var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
 
 func (b *bench) measureMixed(ctx context.Context) error {
@@ -115,8 +116,8 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// mix keeps the connections busy for a turn with requests, and returns a sample for each kind. The n-th request is of the
-// kind kind(n).
+// mix keeps the connections busy for a turn with requests, and returns a sample for each kind. kind returns the kind of the n-th
+// request.
 func (b *bench) mix(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
 	people := tokens(readersOf(followed[0], readers))
 	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
@@ -150,8 +151,8 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	return results, nil
 }
 
-// kindOf returns the kind of the n-th request. The connections begin with different n, so that they do not publish at the
-// same moment.
+// kindOf returns the kind of the n-th request of a mixed load. The connections begin with different n, so that they do not publish at
+// the same moment.
 func kindOf(n int) int {
 	if turn := n % (mixedReads + 1); turn < mixedReads {
 		return turn % 2
@@ -159,9 +160,10 @@ func kindOf(n int) int {
 	return kindPublish
 }
 
-// readsAlone is kindOf without posts.
+// readsAlone is like kindOf, but for a load that only reads.
 func readsAlone(n int) int { return n % 2 }
 
+// mixedConnection sends requests over one connection until the deadline, from number first on. It returns the latencies by kind.
 func mixedConnection(ctx context.Context, address string, requests [][][]byte, kindOf func(n int) int, first int, deadline time.Time) (latencies [][]time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

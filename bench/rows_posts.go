@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	postAuthors     = 2000
-	rawTransaction  = 20_000 // rows, as an import has
-	rawInsert       = 200    // rows of one INSERT
-	firstPost       = "2025-01-01T00:00:00Z"
-	betweenPosts    = 7 * time.Millisecond
+	postAuthors     = 2000                   // how many authors share the posts
+	rawTransaction  = 20_000                 // rows, as an import has
+	rawInsert       = 200                    // rows of one INSERT
+	firstPost       = "2025-01-01T00:00:00Z" // the time of the first post
+	betweenPosts    = 7 * time.Millisecond   // from one post to the next
 	whatImportPosts = "import of posts"
 )
 
-// measureImportPosts imports a file of posts, each time into a fresh database, and, for comparison, inserts the same
-// prepared rows into a database with the same tables and settings by multi-row INSERTs.
+// measureImportPosts imports a file of posts, each time into a fresh database. To compare, it inserts the same rows, which are ready in
+// memory, by multi-row INSERTs into a database with the same tables and settings.
 func (b *bench) measureImportPosts(ctx context.Context) error {
 	folder := filepath.Join(b.folder, "import-posts")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -61,14 +61,14 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 	return os.RemoveAll(folder)
 }
 
-// benchPost returns the i-th post: its author, text, name and time.
+// benchPost returns the i-th post: the number of its author, its text, its ref and its time.
 func benchPost(i int) (author int, body, key string, at time.Time) {
 	began, _ := time.Parse(time.RFC3339, firstPost)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)
 	return i*7919%postAuthors + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * betweenPosts)
 }
 
-// writePosts writes a file to import.
+// writePosts writes a file of posts to import.
 func writePosts(path string, count int) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -82,7 +82,8 @@ func writePosts(path string, count int) error {
 	return errors.Join(out.Flush(), file.Close())
 }
 
-// insertRaw puts the posts and their authors into a new database, and returns the time without creating the tables.
+// insertRaw puts the posts and their authors into a new database, and returns how long the INSERTs took. The time to create the tables
+// does not count.
 func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {
@@ -130,7 +131,7 @@ func openRaw(path string) (*database.DB, error) {
 	return db, err
 }
 
-// insertMany inserts rows, many per statement and more per transaction.
+// insertMany inserts rows: rawInsert with each statement, and rawTransaction in each transaction.
 func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any) error {
 	for len(rows) > 0 {
 		tx, err := db.BeginTx(ctx, nil)

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Both ways insert the same posts: the import's rows equal the raw rows, except for the users' IDs.
+// The import and the raw INSERTs store the same posts with the same authors. Only the users' IDs may differ.
 func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	const count = 450
 	folder := t.TempDir()

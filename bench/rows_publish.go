@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// The row of publishing: the cost of the mutation for an author with a million followers, compared with an author with ten. The
-// posts of the first author are pulled, which the row checks through the API of operators.
+// The row of publishing: the cost of the mutation for an author with a million followers, compared with an author with ten. The posts
+// of the first author are pulled. The row checks this by a query of an operator.
 const (
-	famousAuthor    = 1 // the numbers of the authors
+	famousAuthor    = 1 // the user IDs of the authors
 	unknownAuthor   = 2
-	firstOfAudience = 3
+	firstOfAudience = 3 // the user ID of the first follower
 )
 
-// seedAudience makes two authors with many and with few followers. Some of the many followers visited today.
+// seedAudience makes two authors: the famous one has many followers, the unknown one has few. The first active of the many followers
+// visited today.
 func seedAudience(ctx context.Context, file string, many, few, active int) error {
 	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
 		return err
@@ -36,7 +37,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 // publisher is one of the two authors.
 type publisher struct {
 	who    string
-	number int
+	number int    // the user ID
 	mode   string // the mode in which posts reach the followers
 	values series
 }
@@ -98,7 +99,7 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 	return nil
 }
 
-// publish publishes one post by one mutation.
+// publish publishes a post of the user with this key, by one mutation.
 func (a *api) publish(ctx context.Context, key, body string) error {
 	var data any
 	const mutation = `mutation($body: String!) { publishPost(input: {body: $body}) { post { id } } }`

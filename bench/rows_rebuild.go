@@ -15,17 +15,17 @@ import (
 	"tidings/services/sql"
 )
 
-// The row of a dormant user's return reads the newest entries of everyone they follow. Tidings reads the entries with one SELECT
-// on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
+// The row of a dormant user's return: their inbox is made again from the newest posts of everyone they follow. Tidings reads them with
+// one SELECT on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
 // merged.
 const (
-	outboxFollowed = 200
-	outboxPosts    = services.Retention
-	rebuildReads   = 20 // in a round
-	outboxReader   = outboxFollowed + 1
+	outboxFollowed = 200                // how many authors the reader follows
+	outboxPosts    = services.Retention // posts of each author
+	rebuildReads   = 20                 // in a round
+	outboxReader   = outboxFollowed + 1 // the user ID of the reader
 )
 
-// seedOutboxes makes authors with full outboxes, and a reader who follows all of them.
+// seedOutboxes makes the authors and their posts, in SQL and as sorted sets in Redis, and a reader who follows all of them.
 func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) error {
 	if err := seedUsers(ctx, file, outboxReader); err != nil {
 		return err
@@ -118,6 +118,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	return nil
 }
 
+// selectNewest reads the feed in the way of Tidings.
 func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
 	entries, err := posts.HomeFeed(ctx, facts, outboxReader, services.MaxPostID, services.Retention)
 	for _, entry := range entries {
@@ -126,7 +127,8 @@ func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID,
 	return newest, err
 }
 
-// mergeOutboxes reads as many entries of each outbox as the page may need. As texts, IDs sort by time.
+// mergeOutboxes reads the feed in the usual way: from each sorted set as many IDs as a whole feed may need, of which it keeps the
+// newest. IDs as texts sort by time.
 func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.PostID, err error) {
 	commands, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for author := 1; author <= outboxFollowed; author++ {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Both ways read the same feed: the newest posts of all authors, who post in turn.
+// selectNewest and mergeOutboxes read the same feed: the newest posts of all authors, who post in turn.
 func TestBothRebuildsReadTheSame(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer client.Close()

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The row measures the effect of a rush of likes for one user on other users. It compares the time of the others' badge query
-// during the rush and before.
+// The row measures the effect of a rush of likes for one user on other users. It compares the time of these other users' badge query
+// during the rush with the time before it.
 const (
-	othersCount       = 16
-	othersFollow      = 10
-	othersPosts       = 20
-	othersConnections = 4 // few, because this measures the time of an answer and not the throughput
+	othersCount       = 16 // how many other users there are
+	othersFollow      = 10 // how many authors each of them follows
+	othersPosts       = 20 // how many posts each of these authors publishes
+	othersConnections = 4  // few, because this measures the time of an answer and not the throughput
 )
 
 func other(i int) string { return "other-" + strconv.Itoa(i) }
@@ -91,7 +91,7 @@ func othersLines(what string, r rushed) []line {
 	})
 }
 
-// during loads a target while other work goes on, and then stops that work.
+// during loads a target while rush runs, and then ends the context of rush.
 func (b *bench) during(ctx context.Context, t target, rush func(context.Context) error) (sample, error) {
 	rushing, end := context.WithCancel(ctx)
 	defer end()
@@ -103,8 +103,8 @@ func (b *bench) during(ctx context.Context, t target, rush func(context.Context)
 }
 
 const (
-	hotKey       = "celebrity"
-	likeClients  = 2 // one batch is sent while another one is built
+	hotKey       = "celebrity" // the key of the user whose posts are liked
+	likeClients  = 2           // one batch is sent while another one is built
 	likesPerCall = batchSize
 	likesPaced   = 10_000 // likes per second: the rate that ingest should take
 )
@@ -115,13 +115,13 @@ func liker(i int) string { return "liker-" + strconv.Itoa(i) }
 type hotRecipient struct {
 	api    *api
 	posts  []string
-	likers int
+	likers int          // how many users like
 	next   atomic.Int64 // the next pair of a user and a post
-	taken  atomic.Int64
+	taken  atomic.Int64 // how many likes were accepted
 }
 
-// like sends batches until ctx ends: perSecond likes a second, or with 0 as fast as they are accepted. Each user likes every post before
-// the next user begins.
+// like sends batches of likes until ctx ends: perSecond likes a second, or, if perSecond is 0, as fast as they are accepted. No user
+// likes a post twice: each likes every post, and then the next user begins.
 func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 	start := time.Now()
 	errs := make([]error, likeClients)
@@ -144,6 +144,7 @@ func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 	return errors.Join(errs...)
 }
 
+// batch sends the next batch of likes.
 func (h *hotRecipient) batch(ctx context.Context) error {
 	events := make([]event, likesPerCall)
 	first := int(h.next.Add(likesPerCall) - likesPerCall)
@@ -161,7 +162,7 @@ func (h *hotRecipient) batch(ctx context.Context) error {
 	return err
 }
 
-// post makes the posts and their author's document.
+// post makes the author's document, and publishes the posts that are going to be liked.
 func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 	if err := visit(ctx, h.api, []string{hotKey}); err != nil {
 		return err
@@ -179,6 +180,7 @@ func (b *bench) measureRecipient(ctx context.Context) error {
 	return b.alone(ctx, "recipient", recipientDatabase, b.raceRecipient)
 }
 
+// raceRecipient makes the users and posts, takes the rounds of the row and reports them.
 func (b *bench) raceRecipient(ctx context.Context, at site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
 	b.say("recipient: seeding %d people who like", b.worlds.likers)
@@ -214,13 +216,14 @@ func (b *bench) raceRecipient(ctx context.Context, at site, server *program) err
 
 // recipientResults are the samples of the row.
 type recipientResults struct {
-	alone              series // likes, without other requests
-	paced, unpaced     rushed // others' badge query while likes come at a given rate, and as fast as they are accepted
-	pacedIn, unpacedIn series // likes meanwhile
-	settled            series
-	inserts            *insertFloor // of the likes without other requests
+	alone              series       // the rate of likes, without other requests
+	paced, unpaced     rushed       // others' badge query while likes come at a given rate, and as fast as they are accepted
+	pacedIn, unpacedIn series       // likes meanwhile
+	settled            series       // how long it took after the last like until the count was right
+	inserts            *insertFloor // the floor of the likes without other requests
 }
 
+// recipientRound takes one round: likes alone, likes at a given rate, and likes as fast as they are accepted.
 func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecipient, r *recipientResults) error {
 	before, alone, err := b.loadOthers(ctx, server)
 	if err != nil {
@@ -295,13 +298,14 @@ func (b *bench) reportRecipient(r *recipientResults) {
 	}
 }
 
-// settled calls settle, and adds its duration to earlier samples.
+// settled calls settle, and returns the earlier samples and that of settle.
 func (h *hotRecipient) settled(ctx context.Context, earlier series) (series, error) {
 	result, err := h.settle(ctx)
 	return append(earlier, result), err
 }
 
-// settle waits until the person's count is right: the number of posts that somebody has liked.
+// settle waits until all jobs are done and returns how long that took. Then the person's count must be right: the number of posts that
+// somebody has liked.
 func (h *hotRecipient) settle(ctx context.Context) (sample, error) {
 	want := int(min(h.taken.Load(), int64(len(h.posts))))
 	start := time.Now()

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// liked is a server that counts the posts that were liked.
+// liked is a server that takes likes and answers with the number of liked posts.
 type liked struct {
-	pairs map[string]bool
-	posts map[string]bool
-	wrong int // by how many posts its badges are too high
-	twice bool
+	pairs map[string]bool // the likes: a user and a post
+	posts map[string]bool // the posts with a like
+	wrong int             // by how many posts its badges are too high
+	twice bool            // whether a user liked a post twice
 }
 
 func (l *liked) answer(q question) string {
@@ -73,7 +73,7 @@ func TestLikesAreSpacedOut(t *testing.T) {
 	h, _ := newHot(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 225*time.Millisecond)
 	defer end()
-	// A batch of 500 likes is due every 100 ms: at 0, 100 and 200 ms.
+	// A batch of 500 likes is due every 100 ms: within 225 ms at 0, 100 and 200 ms.
 	if err := h.like(ctx, 5000); err != nil || h.taken.Load() > 3*likesPerCall || h.taken.Load() < likesPerCall {
 		t.Errorf("%d likes in 225 ms, %v", h.taken.Load(), err)
 	}

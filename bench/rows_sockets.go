@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
+// fanOutLength is how long the rounds of posts last.
 const fanOutLength = time.Second
 
 // socketResults are the samples of the sockets row.
 type socketResults struct {
 	ours, stock, bare series
-	reading           series // the bare writer that reads the documents first
-	spread            series
+	reading           series // the bare writer that reads the documents before it writes
+	spread            series // how far the arrivals of one event lie apart
 	post              series // from a mutation to all of its author's followers
 	extra             series // a second subscription on each socket
 }
@@ -52,7 +53,8 @@ func (b *bench) measureSockets(ctx context.Context) error {
 	return nil
 }
 
-// withFleet opens the sockets of a program, measures their memory, and passes both to use.
+// withFleet opens the sockets of a program and measures how much memory each of them takes there. It passes the fleet and this number
+// of bytes to use.
 func (b *bench) withFleet(ctx context.Context, p *program, open opening, use func(f *fleet, memory float64) error) error {
 	before, beforeErr := residentBytes(p.pid())
 	f, err := openFleet(ctx, p.address, b.sockets, open)
@@ -79,7 +81,7 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 
 func watcherToken(i int) string { return "dev:" + watcher(i) }
 
-// ourSockets measures one round of Tidings. It returns the length of an event's frame.
+// ourSockets measures one round of Tidings. It returns how many bytes the frame of an event has.
 func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, err error) {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -149,6 +151,7 @@ func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sa
 	return result, nil
 }
 
+// stockSockets measures one round of stock gqlgen.
 func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
 	peer, err := b.startGqlgen(ctx)
 	if err != nil {
@@ -158,7 +161,7 @@ func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
 	return b.triggered(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
 }
 
-// bareSockets measures one round of the bare writer. documents are passed to startBare.
+// bareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBare.
 func (b *bench) bareSockets(ctx context.Context, into *series, length int, documents ...string) error {
 	writer, err := b.startBare(ctx, length, documents...)
 	if err != nil {
@@ -168,7 +171,7 @@ func (b *bench) bareSockets(ctx context.Context, into *series, length int, docum
 	return b.triggered(ctx, writer, firstFrame, into)
 }
 
-// watchersDocuments writes the keys of the watchers' documents to a file, for the bare writer.
+// watchersDocuments writes the keys of the watchers' documents to a file, which newDocumentReader reads.
 func (b *bench) watchersDocuments() (file string, err error) {
 	keys := make([]string, b.sockets)
 	for i := range keys {
@@ -182,7 +185,7 @@ func (b *bench) watchersDocuments() (file string, err error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// triggered measures one round of a program whose events POST /trigger starts.
+// triggered measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
 func (b *bench) triggered(ctx context.Context, p *program, open opening, into *series) error {
 	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
 		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})

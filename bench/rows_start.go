@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// The rows of the start measure the build from an empty cache, which the README's first command does on a new machine, and the
-// time from the start of the program until it is ready, with a whole follow graph in its database.
+// The rows of the start measure two things. The first is a build with an empty cache, as the README's first command does it on a new
+// machine. The second is the time from the start of the program until it is ready, with a whole follow graph in its database.
 
-// buildFloor are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and
-// GraphQL. Nothing is linked.
+// buildFloor are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and GraphQL.
+// They are compiled and not linked.
 var buildFloor = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
 
 func (b *bench) measureStart(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (b *bench) measureBuild(ctx context.Context) error {
 	return os.RemoveAll(out)
 }
 
-// buildCold runs go build with an empty cache of its own. The modules are downloaded before, because a download would measure the
+// buildCold runs go build with an empty cache of its own. The modules must have been downloaded before: otherwise it would measure the
 // network.
 func buildCold(ctx context.Context, folder string, arguments ...string) (took time.Duration, err error) {
 	cache, err := os.MkdirTemp(folder, "go-build-")

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// The row of webhooks: reads while posts change everybody's badges, on a server that sends all changes to a webhook, and on a
-// server without webhooks and without the change stream. The endpoint answers at once. It shares the processors too.
+// The row of webhooks: it measures reads while posts change all readers' badges. One server sends all changes to a webhook, and another
+// one has no webhook and no change stream. The webhook's receiver answers at once, and shares the processors with the rest.
 const (
-	hookReaders = 400
-	hookPosts   = 10 // a second, each to all of the readers
-	hookEvery   = 100 * time.Millisecond
+	hookReaders = 400                    // the number of readers, or less in a smaller world
+	hookPosts   = 10                     // a second, each to all of the readers
+	hookEvery   = 100 * time.Millisecond // from one request with posts to the next
 )
 
 // hookServer is one of the two servers.
 type hookServer struct {
 	*program
-	what     string
+	what     string // "with" or "without" a webhook
 	readers  int
-	posts    int // published
-	received *atomic.Int64
+	posts    int           // published so far
+	received *atomic.Int64 // events at the receiver
 }
 
 func (b *bench) measureWebhooks(ctx context.Context) (err error) {
@@ -74,10 +74,10 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 // hookEndpoint is the receiver that the events are sent to.
 type hookEndpoint struct {
 	url      string
-	received atomic.Int64
+	received atomic.Int64 // events so far
 }
 
-// listen serves the endpoint, until the returned function is called.
+// listen serves the endpoint until closeEndpoint is called.
 func (h *hookEndpoint) listen(ctx context.Context) (closeEndpoint func() error, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,7 +101,7 @@ func (h *hookEndpoint) listen(ctx context.Context) (closeEndpoint func() error, 
 	}, nil
 }
 
-// publish publishes posts until ctx ends.
+// publish publishes hookPosts posts a second until ctx ends.
 func (h *hookServer) publish(ctx context.Context) error {
 	tick := time.NewTicker(hookEvery)
 	defer tick.Stop()
@@ -117,6 +117,7 @@ func (h *hookServer) publish(ctx context.Context) error {
 	}
 }
 
+// publishOnce publishes the posts that are due in one hookEvery.
 func (h *hookServer) publishOnce(ctx context.Context) error {
 	events := make([]event, int(hookPosts*hookEvery/time.Second))
 	for i := range events {
@@ -161,9 +162,10 @@ func (b *bench) raceWebhooks(ctx context.Context, servers []*hookServer) error {
 	return nil
 }
 
-// hookTurn marks the readers' feeds as seen, measures a query once, and checks that events come if there is a webhook.
+// hookTurn marks the readers' feeds as seen, and measures a query for one turn while posts are published. If there is a webhook, it
+// checks that events come.
 func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (sample, error) {
-	// A count stops at 300, and would not change any more.
+	// A count ends at 300. Without this it would reach 300 and not change any more.
 	var seen []event
 	for _, key := range readersOf(followed[0], h.readers) {
 		seen = append(seen, does(key, "markHomeFeedSeen", map[string]any{}))
@@ -177,8 +179,8 @@ func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (samp
 	before := h.received.Load()
 	result, err := b.during(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
 	for end := time.Now().Add(answerLimit); err == nil && h.what == "with" && h.received.Load() == before; {
-		// After a short turn a count may equal the count from before the feed was seen, and no event is sent. Another post
-		// changes the count.
+		// After a short turn a count may be what it was before the feed was seen: then no event is sent. Another post changes the
+		// count.
 		if err = errors.Join(h.publishOnce(ctx), pause(ctx, hookEvery)); err == nil && time.Now().After(end) {
 			err = errors.New("no event came")
 		}

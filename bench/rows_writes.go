@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, beside a bare commit on the
-// same engine. A bare commit is one row, inserted by a statement that is a whole transaction.
+// The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, compared with a bare commit on
+// the same engine. A bare commit is one row, inserted by a statement that is a whole transaction.
 const (
 	writer      = "writer"              // the user who sends the mutations
 	writesPause = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
@@ -26,11 +26,11 @@ const (
 
 // sqlEngine is an engine that is written to.
 type sqlEngine struct {
-	name      string
-	events    float64 // a second, that ingest should take
+	name      string  // for the report
+	events    float64 // a second, that ingest should take: the goal
 	site      site
 	arguments []string // of a server on it
-	// The database of the bare commits: see openBare.
+	// driver and bare are the arguments of openBare for the database of the bare commits.
 	driver, bare string
 	// store is the address of Tidings' own database, as the driver takes it. newTwin makes an empty one for insertFloor.
 	store   string
@@ -76,7 +76,7 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	return b.writesOn(ctx, postgres, b.measureTwoNodes)
 }
 
-// writesOn measures one engine, and then calls more, if it is not nil, with the engine and its server.
+// writesOn measures one engine. Then it calls more with the engine and its server, unless more is nil.
 func (b *bench) writesOn(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
 	defer func() { err = errors.Join(err, engine.site.forget(context.WithoutCancel(ctx))) }()
 	server, err := engine.site.start(ctx, engine.arguments...)
@@ -168,13 +168,13 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 	}
 }
 
-// line compares the medians of two kinds.
+// line compares the median of a kind with the median of the kind floor.
 func (w *singleWrites) line(kind, floor int, what, limit string, g goal) line {
 	ours, theirs := w.values[kind].p50(), w.values[floor].p50()
 	return line{what: what, limit: limit, ours: milliseconds(ours), theirs: milliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
 }
 
-// The kinds of single writes, which are sent one after the other.
+// The kinds of single writes. A round takes them in turn, one write after the other.
 const (
 	singleLike = iota
 	singleMessage
@@ -204,14 +204,14 @@ func newAsker(ctx context.Context, address string) (*asker, error) {
 	return &asker{address: address, conn: conn, answers: bufio.NewReader(conn)}, nil
 }
 
-// singleWrites are the writes of one user over one connection, and the bare commits beside them.
+// singleWrites sends the writes of one user over one connection, and makes the bare commits to compare with.
 type singleWrites struct {
-	server, floor *asker // floor is the bare server
-	bare          *database.DB
-	posts         []string // not yet liked
-	conversation  string
-	sent          int
-	values        []series // by kind
+	server, floor *asker       // floor is the bare server
+	bare          *database.DB // the database of the bare commits
+	posts         []string     // not yet liked
+	conversation  string       // its ID
+	sent          int          // how many writes were made, of all kinds
+	values        []series     // by kind
 }
 
 // newSingleWrites creates the user writer with a conversation, and opens the connections of singleWrites.
@@ -277,7 +277,7 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 	return nil
 }
 
-// write returns the next write of a kind.
+// write returns a function that makes the next write of a kind.
 func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
 	asked, body := w.server, ""
 	switch kind {
@@ -296,7 +296,7 @@ func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
 	return func(ctx context.Context) error { return asked.exchange(ctx, request) }, nil
 }
 
-// mutation returns the next mutation of a kind.
+// mutation returns the text of the next mutation of a kind.
 func (w *singleWrites) mutation(kind int) (string, error) {
 	switch kind {
 	case singleLike:
@@ -328,8 +328,8 @@ func (a *asker) exchange(ctx context.Context, request []byte) error {
 	return readAnswer(a.answers)
 }
 
-// measureTwoNodes starts a second server on the engine. Shows start at the first server, and their followers have sockets at the
-// second server, or, to compare, at the first server as well.
+// measureTwoNodes starts a second server on the engine. Shows start at the first server. Their hosts' followers have sockets at the
+// second server, and then, to compare, at the first.
 func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *program) (err error) {
 	other, err := b.aside("writes-postgres-2", postgresDatabase)
 	if err != nil {
@@ -375,7 +375,8 @@ func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *pr
 	return nil
 }
 
-// startShows plans a show of every author, and starts one after the other. started is how many shows were started before.
+// startShows plans a show of every author, and starts the shows one after the other. It returns the sorted times until the followers'
+// pushes. started is how many shows were started before.
 func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]time.Duration, error) {
 	planned := make([]event, len(followers.sockets))
 	for i := range planned {
@@ -383,8 +384,8 @@ func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]t
 	}
 	shows, err := a.ingest(ctx, planned)
 	if err == nil {
-		// Some jobs wait for long: each show has a job for its planned time, and each started show has another job for its
-		// end.
+		// Some jobs wait for long: each new show has one for its planned time, and each show that was started before has one for its
+		// planned time and one for its end.
 		err = a.waitForJobsBut(ctx, len(shows)+2*started)
 	}
 	if err != nil {

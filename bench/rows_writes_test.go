@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// listener is a server that answers every request with data, and keeps the queries.
+// listener is a server that answers every request with data, and keeps what it was asked.
 type listener struct {
 	mu      sync.Mutex
 	queries []string
@@ -32,7 +32,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(l.answer)) // the client notices if the answer is missing
 }
 
-// singlesOf returns writes to a listener, which stands for the server, and to a bare database of their own.
+// singlesOf returns singleWrites that write to a listener in place of the server, and to a new database for the bare commits.
 func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 	t.Helper()
 	server := httptest.NewServer(heard)
@@ -88,7 +88,7 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 	}
 }
 
-// A mutation that is refused ends the round, and so does a like when no post is left to like, or the end of the context.
+// A round ends with an error when a mutation is refused, when no post is left to like, and when the context ends.
 func TestSingleWritesThatFail(t *testing.T) {
 	refused := singlesOf(t, &listener{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
 	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLike]) {

@@ -14,11 +14,11 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// Redis logs every slow call. Its slow log is read after each row, because the next row would displace the entries.
+// Redis keeps a log of slow calls. It is read after each row, because the calls of the next row could displace its entries.
 const (
 	slowFrom = 200 * time.Microsecond // a call that took less is not listed
-	slowKept = 50_000                 // how many Redis keeps between two readings
-	slowGoal = time.Millisecond
+	slowKept = 50_000                 // how many calls Redis keeps between two readings
+	slowGoal = time.Millisecond       // the goal: no call of a script takes longer
 )
 
 // scriptTime has the times of one script in the log.
@@ -27,21 +27,21 @@ type scriptTime struct {
 	over    int // calls beyond the goal
 }
 
-// scriptTimes are all times in the log so far.
+// scriptTimes has what was read from the log and the statistics so far.
 type scriptTimes struct {
 	names     map[string]scriptTime
-	calls     int           // of all scripts
-	took      time.Duration // Redis' time for these calls
+	calls     int           // how many calls of all scripts there were
+	took      time.Duration // the time that Redis spent on these calls
 	plain     time.Duration // the slowest plain command
 	plainOver int           // calls of plain commands beyond the goal
-	plainTook time.Duration // Redis' time for all plain commands
-	full      bool          // Redis may have dropped some
+	plainTook time.Duration // the time that Redis spent on all plain commands
+	full      bool          // whether Redis may have dropped some calls from its log
 }
 
-// plainCommands do almost no work: if one of them is slow, another program had the processor.
+// plainCommands are commands that do almost no work: if one is slow, another program had the processor.
 var plainCommands = []string{"get", "set", "hget", "hgetall", "hmget", "ping", "publish"}
 
-// collect reads the log and empties it.
+// collect reads the log and Redis' statistics, and empties the log.
 func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
 	entries, err := client.SlowLogGet(ctx, slowKept).Result()
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
 	return client.SlowLogReset(ctx).Err()
 }
 
-// add reads the calls of scripts from the log. names has the scripts' names by SHA-1.
+// add adds the entries of the log: calls of scripts and of plain commands. names has the scripts' names by SHA-1.
 func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 	if s.names == nil {
 		s.names = map[string]scriptTime{}
@@ -109,7 +109,7 @@ func (s *scriptTimes) slowest() (name string, longest time.Duration, over int) {
 	return name, longest, over
 }
 
-// list returns one row for each script, the slowest first.
+// list returns one line of text for each script, the slowest first.
 func (s *scriptTimes) list() (rows []string) {
 	names := slices.SortedFunc(maps.Keys(s.names), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.names[b].slowest, s.names[a].slowest), strings.Compare(a, b))
@@ -149,8 +149,8 @@ func (b *bench) reportScripts() {
 	}
 }
 
-// interruptions compares how often, per second of Redis' time, calls of scripts and of plain commands exceed the goal. Other
-// programs take the processor from Redis during any command, so only the excess over plain commands is the scripts' own.
+// interruptions compares how often calls of scripts and of plain commands take longer than the goal, for each second that Redis spent
+// on them. Other programs take the processor from Redis during any command, so only the excess over plain commands is the scripts' own.
 func (s *scriptTimes) interruptions(over int) line {
 	rate := func(over int, took time.Duration) float64 {
 		return float64(over) / max(took, time.Millisecond).Seconds()
@@ -169,7 +169,7 @@ type commandTime struct {
 	took  time.Duration
 }
 
-// commandCounts reads INFO commandstats.
+// commandCounts parses the answer of INFO commandstats, and returns the statistics by command.
 func commandCounts(text string) map[string]commandTime {
 	counts := map[string]commandTime{}
 	for row := range strings.Lines(text) {

@@ -65,7 +65,7 @@ func TestReportScripts(t *testing.T) {
 	}
 }
 
-// Scripts that are interrupted as often per second as plain commands meet the goal.
+// Scripts meet the goal if, in a second of Redis' time, about as many of their calls are slow as of plain commands.
 func TestInterruptionsAreComparedPerSecond(t *testing.T) {
 	for _, c := range []struct {
 		over, plain int

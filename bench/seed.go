@@ -12,21 +12,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The world that is measured: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
+// The data of most rows: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
 const (
 	unread   = 50 // posts that count for every reader
 	likes    = 3  // posts of each reader that were liked
 	oldPosts = 2  // posts of each of the first 200 authors from before they had followers
-	pageSize = 20
+	pageSize = 20 // entries of a page
 )
 
 // followed are the numbers of people that readers follow.
 var followed = []int{10, 200, 2000}
 
+// author returns the key of the i-th author; reader and watcher do the same for readers and watchers.
 func author(i int) string          { return "author-" + strconv.Itoa(i) }
 func reader(follows, i int) string { return "reader-" + strconv.Itoa(follows) + "-" + strconv.Itoa(i) }
 func watcher(i int) string         { return "watcher-" + strconv.Itoa(i) }
 
+// star is the key of the user whom all watchers follow.
 const star = "star"
 
 // seed fills a fresh server through its public API. readers is the number of readers for each number in followed.
@@ -126,6 +128,7 @@ func postBody(i int) string {
 	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
 }
 
+// allReaders returns the keys of all readers, if there are so many for each number in followed.
 func allReaders(readers int) (keys []string) {
 	for _, follows := range followed {
 		keys = append(keys, readersOf(follows, readers)...)
@@ -133,6 +136,7 @@ func allReaders(readers int) (keys []string) {
 	return keys
 }
 
+// readersOf returns the keys of the readers who follow so many authors.
 func readersOf(follows, readers int) (keys []string) {
 	for i := range readers {
 		keys = append(keys, reader(follows, i))
@@ -147,7 +151,7 @@ func tokens(keys []string) (tokens []string) {
 	return tokens
 }
 
-// visit asks for each user's badges, feed and name, so that all of it is in Redis.
+// visit asks for the badges, the feed and the ID as each of the users, so that all their data is in Redis.
 func visit(ctx context.Context, a *api, keys []string) error {
 	for _, key := range keys {
 		for _, query := range []string{badgeQuery, feedQuery, `{ viewer { user { id } } }`} {
@@ -160,7 +164,7 @@ func visit(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// look reads users by their IDs, a hundred at a time, so that their names are copied to Redis.
+// look reads users by their IDs, a hundred at a time, so that the server copies their profiles to Redis.
 func look(ctx context.Context, a *api, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(100, len(keys))]
@@ -177,7 +181,7 @@ func look(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// readNumbers reads each user's number from the copies of profiles in Redis, and writes the numbers to a file for the peers.
+// readNumbers reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the peers.
 func readNumbers(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
 	numbers = map[string]uint32{}
 	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()

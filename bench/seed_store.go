@@ -15,12 +15,13 @@ import (
 	"tidings/services/sql"
 )
 
-// Data that the API would create too slowly is written into the database before a server opens it: a million users, and
-// conversations, every second of which is counted when read.
+// Data that the API would create too slowly is written into the database before a server opens it: a million users, and conversations.
+// Unread messages of every second conversation are counted when badges are read.
 
 // member returns the key of a user of a seeded store: the users with the IDs 1 to n have the keys member-1 to member-n.
 func member(number int) string { return "member-" + strconv.Itoa(number) }
 
+// memberToken returns the token of the user with the ID i+1.
 func memberToken(i int) string { return "dev:" + member(i+1) }
 
 // seedUsers makes a database of that many users who were all active today and have read everything.
@@ -39,8 +40,8 @@ func seedUsers(ctx context.Context, file string, users int) error {
 // unreadEach is how many messages wait in each seeded conversation.
 const unreadEach = 3
 
-// seedConversations puts readers into conversations with another user, talker, who has sent unreadEach messages in each. In every second
-// conversation unread messages are counted when badges are read, in the others when a message is sent.
+// seedConversations puts readers into conversations with another user, talker, who has sent unreadEach messages in each. Every second
+// conversation is counted when badges are read, the others when a message is sent.
 func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		now := time.Now().UnixMicro()
@@ -77,6 +78,7 @@ type write struct {
 	args []any
 }
 
+// each executes the writes one after the other.
 func each(ctx context.Context, tx *database.Tx, writes []write) error {
 	for _, w := range writes {
 		if _, err := tx.ExecContext(ctx, w.text, w.args...); err != nil {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// opened returns a seeded database.
+// opened opens a seeded database, and closes it after the test.
 func opened(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
@@ -43,7 +43,7 @@ func TestSeedUsers(t *testing.T) {
 	if err != nil || state.IsNew(time.Now().Add(-time.Hour)) || state.Position != 0 {
 		t.Errorf("%+v, %v", state, err)
 	}
-	// The next user gets the next number.
+	// The next user that is made gets the number after the seeded ones.
 	err = s.Write(t.Context(), func(tx *sql.Tx) error {
 		known, err := people.Ensure(t.Context(), tx, []string{"new"})
 		if known["new"] != 1235 {
