@@ -11,16 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// quiet is a say that prints nothing.
 func quiet(string, ...any) {}
 
 // world is a server that counts the events that it gets.
 type world struct {
 	done     map[string]int // kind of event -> how many
-	follows  map[string]int // follower -> followees
-	visited  map[string]int
-	answered string
+	follows  map[string]int // follower -> how many followees
+	visited  map[string]int // token -> how many queries
+	answered string         // the answer to queries
 }
 
+// answer counts the events of a request, or answers a query.
 func (w *world) answer(q question) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)

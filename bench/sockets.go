@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The client of the sockets row: thousands of graphql-transport-ws sockets in one process, each a goroutine with a small
+// The client of the sockets row opens thousands of graphql-transport-ws sockets in one process. Each is a goroutine with a small
 // buffer. It understands only what servers send here: whole, unfragmented frames.
 
 const (
-	handshakeLimit = 30 * time.Second
-	readBuffer     = 1 << 10
-	frameLimit     = 64 << 10
-	dialers        = 64 // sockets that are being opened at a time
+	handshakeLimit = 30 * time.Second // for a socket to open and subscribe
+	readBuffer     = 1 << 10          // bytes of a socket's first buffer, which can grow
+	frameLimit     = 64 << 10         // bytes of the longest frame
+	dialers        = 64               // sockets that are being opened at a time
 
 	opText, opClose, opPing, opPong = 1, 8, 9, 10
 )
@@ -28,13 +28,13 @@ const (
 // fleet is a set of open sockets with one subscription each.
 type fleet struct {
 	sockets []*socket
-	readers sync.WaitGroup
-	lost    atomic.Int64
+	readers sync.WaitGroup        // one for each open socket
+	lost    atomic.Int64          // how many sockets have ended
 	loss    atomic.Pointer[error] // why the first of the lost sockets ended
-	frame   int                   // bytes of an event
+	frame   int                   // the length of the first event's frame, in bytes
 
-	origin  time.Time // the sockets' times count from it
-	pending atomic.Int64
+	origin  time.Time                     // the sockets' times count from it
+	pending atomic.Int64                  // how many sockets have not yet got the expected event
 	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
 	watch   atomic.Pointer[watching]      // gets every event; nil: events are not watched
 }
@@ -45,7 +45,7 @@ type watching func(i int, payload []byte, at time.Time)
 // socket is one connection.
 type socket struct {
 	fleet   *fleet
-	index   int
+	index   int // in sockets of the fleet
 	conn    net.Conn
 	buffer  []byte
 	filled  int          // bytes in the buffer
@@ -53,10 +53,10 @@ type socket struct {
 	eventAt atomic.Int64 // the time of the first event after expect, in ns after the fleet's origin; 0 if there is none
 }
 
-// opening subscribes a new socket. When it returns, it has read the first event.
+// opening subscribes socket number i. It returns when it has read the first event.
 type opening func(s *socket, i int) error
 
-// openFleet opens n sockets to an address.
+// openFleet opens n sockets to an address, subscribes each with open, and starts to read their events.
 func openFleet(ctx context.Context, address string, n int, open opening) (*fleet, error) {
 	f := &fleet{origin: time.Now(), sockets: make([]*socket, n)}
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,6 +85,7 @@ func openFleet(ctx context.Context, address string, n int, open opening) (*fleet
 	return f, nil
 }
 
+// open opens and subscribes socket number i.
 func (f *fleet) open(ctx context.Context, address string, i int, open opening) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(sourceAddresses[i%len(sourceAddresses)])}, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -115,7 +116,7 @@ func (f *fleet) close() {
 		if s == nil {
 			continue
 		}
-		// A reset frees the port at once, because the next fleet may need it.
+		// Linger 0 resets the connection. This frees the port at once, which the next fleet may need.
 		_ = s.conn.(*net.TCPConn).SetLinger(0)
 		_ = s.conn.Close()
 	}
@@ -133,10 +134,10 @@ func (f *fleet) expect() <-chan struct{} {
 	return all
 }
 
-// now returns the time as sockets keep it; never 0.
+// now returns the time since the fleet's origin, in nanoseconds: the form in which sockets keep times.
 func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
-// event records an event. Only the first after expect counts.
+// event records an event. Only the first one after expect counts.
 func (s *socket) event() {
 	if s.eventAt.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
 		if all := s.fleet.all.Load(); all != nil {
@@ -145,6 +146,7 @@ func (s *socket) event() {
 	}
 }
 
+// nextType is in every message with an event.
 var nextType = []byte(`"type":"next"`)
 
 // read handles frames until the connection ends. Then the socket counts as lost.
@@ -206,8 +208,8 @@ func (s *socket) next() (opcode byte, payload []byte, err error) {
 	}
 }
 
-// frameLength returns the lengths of the frame at the start of the buffer and of its header; 0 if more must be read.
-// Servers do not mask.
+// frameLength returns the length of the frame at the start of the buffer, and the length of the frame's header. Both are 0 while the
+// header is incomplete. Servers do not mask.
 func frameLength(buffer []byte) (frame, header int) {
 	if len(buffer) < 2 {
 		return 0, 0
@@ -230,7 +232,7 @@ func frameLength(buffer []byte) (frame, header int) {
 	return header + length, header
 }
 
-// appendFrame appends a frame. The frame of a client is masked, here with zeros, which change nothing.
+// appendFrame appends a frame to the bytes in to. The frame of a client is masked, here with zeros, which change nothing.
 func appendFrame(to []byte, opcode byte, payload []byte, masked bool) []byte {
 	mask := byte(0)
 	if masked {
@@ -248,17 +250,19 @@ func appendFrame(to []byte, opcode byte, payload []byte, masked bool) []byte {
 	return append(to, payload...)
 }
 
+// write sends one frame.
 func (s *socket) write(opcode byte, payload []byte) error {
 	_, err := s.conn.Write(appendFrame(nil, opcode, payload, true))
 	return err
 }
 
-// subscribe opens graphql-transport-ws for a token, subscribes to the badges and reads the first state.
+// subscribe returns an opening that opens graphql-transport-ws with the token of the socket, subscribes to the badges and reads the
+// first state.
 func subscribe(address string, token func(i int) string) opening {
 	return subscribeTo(address, badgeSubscription, token)
 }
 
-// subscribeTo is subscribe with another subscription.
+// subscribeTo is like subscribe, for any subscription.
 func subscribeTo(address, subscription string, token func(i int) string) opening {
 	const messageLimit = 8
 	return func(s *socket, i int) error {

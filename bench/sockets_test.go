@@ -38,7 +38,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// socketOf makes a socket whose other end is written by the test.
+// socketOf makes a socket and returns it with the other end of its connection, to which the test writes.
 func socketOf(t *testing.T) (*socket, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -83,12 +83,12 @@ func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 
 // talker is a server of graphql-transport-ws that sends the messages of a test.
 type talker struct {
-	refuse   bool
+	refuse   bool     // refuse all connections
 	messages []string // its answers to a subscription
 	mu       sync.Mutex
 	conns    []*websocket.Conn
-	tokens   map[string]bool
-	pongs    chan string
+	tokens   map[string]bool // the tokens that connections sent
+	pongs    chan string     // what was answered to pings
 }
 
 func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -131,14 +131,14 @@ func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count is the number of connections that were identified.
+// count returns the number of connections that have sent a token.
 func (k *talker) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.conns)
 }
 
-// all writes to every connection.
+// all writes a message to every connection. kind is a message type of the package websocket.
 func (k *talker) all(kind int, text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,9 +147,10 @@ func (k *talker) all(kind int, text string) {
 	}
 }
 
+// nextMessage is an event of the subscription.
 const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
 
-// talk starts a talker and opens a fleet to it.
+// talk starts a talker and opens a fleet of n sockets to it.
 func talk(t *testing.T, k *talker, n int) (*fleet, error) {
 	t.Helper()
 	k.tokens, k.pongs = map[string]bool{}, make(chan string, 100)
@@ -164,7 +165,7 @@ func talk(t *testing.T, k *talker, n int) (*fleet, error) {
 	return f, err
 }
 
-// within fails when the channel is not closed in time.
+// within fails the test if the channel is not closed within 10 s.
 func within(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {

@@ -19,7 +19,7 @@ func median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// percentile returns the smallest of the sorted values that is at least as large as p percent of them; 0 without values.
+// percentile returns the smallest of the sorted values that at least p percent of all values do not exceed; 0 without values.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -28,7 +28,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// ratio returns a over b; NaN when it has no meaning.
+// ratio returns a over b; NaN when b is 0, or when a or b is NaN.
 func ratio(a, b float64) float64 {
 	if b == 0 || math.IsNaN(a) || math.IsNaN(b) {
 		return math.NaN()
@@ -40,9 +40,9 @@ func ratio(a, b float64) float64 {
 type sample struct {
 	rate          float64       // answers or events a second
 	p50, p99      time.Duration // latency
-	cpu           time.Duration // of the server, for one answer or event; negative when not known
+	cpu           time.Duration // processor time of the server for one answer or event; negative when not known
 	client        time.Duration // processor time of this program for one answer; 0 when not known
-	bytesPerEntry float64       // memory for one socket; NaN when not measured
+	bytesPerEntry float64       // memory for one socket, or for one entry of another kind; NaN when not measured
 }
 
 // series holds the samples of one program, one for each round.
@@ -58,6 +58,7 @@ func (s series) of(value func(sample) float64) float64 {
 	return median(values)
 }
 
+// rate, p50, p99 and memory return the median of a figure of the samples.
 func (s series) rate() float64 { return s.of(func(one sample) float64 { return one.rate }) }
 
 func (s series) p50() time.Duration {
@@ -97,6 +98,7 @@ func (s series) spread() float64 {
 	return ratio(greatest-least, s.rate())
 }
 
+// duration returns nanoseconds as a duration; 0 for NaN.
 func duration(nanoseconds float64) time.Duration {
 	if math.IsNaN(nanoseconds) {
 		return 0

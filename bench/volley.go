@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	volleyLimit = 20 * time.Second
+	volleyLimit = 20 * time.Second       // for all events to arrive
 	volleyPause = 300 * time.Millisecond // longer than the shortest time between two events of a subscription
-	volleyTries = 5
+	volleyTries = 5                      // how often a volley is tried if an event comes early
 )
 
-// errEarly means that an event came too early: the server's reconciliation was quicker than the hint.
+// errEarly means that an event came before its hint was sent: the server's reconciliation had found the change already.
 var errEarly = errors.New("an event came before it was asked for")
 
 // volley is one event to every socket at once.
@@ -26,7 +26,8 @@ type volley struct {
 	fire    func(context.Context) error
 }
 
-// measureVolleys fires several times and returns the events' latencies from each firing, and the server's processor time.
+// measureVolleys fires the volley several times. It returns a sample of the latencies, each from the firing to an event, and of the
+// server's processor time.
 func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (sample, error) {
 	var all []time.Duration
 	var cpu, took time.Duration
@@ -52,7 +53,7 @@ func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (s
 	return result, nil
 }
 
-// volley fires once. The processor time is negative if it is unknown.
+// volley fires a volley once and waits until all sockets have its event. The processor time is negative if it is unknown.
 func (f *fleet) volley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
 	if err := pause(ctx, volleyPause); err != nil {
 		return nil, 0, err
@@ -80,6 +81,7 @@ func (f *fleet) volley(ctx context.Context, pid int, v volley) (latencies []time
 	return latencies, cpu, err
 }
 
+// wait waits until the channel all of expect is closed. It is an error if that takes too long.
 func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
 	select {
 	case <-all:
@@ -100,7 +102,7 @@ func (f *fleet) losses() string {
 	return text
 }
 
-// latencies returns the times of the last events, each measured from its own start.
+// latencies returns, for each socket, the time from its start to its event.
 func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {
@@ -112,14 +114,14 @@ func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
 	return latencies, nil
 }
 
-// hinter changes badge documents the way the workers do: the version rises in Redis, and a hint is sent to the node.
+// hinter changes badge documents as the workers of a server do: it raises the version in Redis, and sends a hint to the node.
 type hinter struct {
 	redis *redis.Client
-	node  string
-	users []uint32
+	node  string   // the name of the node
+	users []uint32 // whose documents it changes
 }
 
-// raise gives the documents a newer version. It returns the hints about them.
+// raise queues commands that give the users' documents a newer version. It returns the message with the hints about them.
 func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32) (hints []byte) {
 	n := uint64(time.Now().UnixMicro())
 	hints = []byte{1} // the format
@@ -158,7 +160,7 @@ func (h *hinter) volley() volley {
 	}
 }
 
-// spread sends one event to each socket, evenly over a length of time. The latencies count from each event's own hint.
+// spread sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
 func (f *fleet) spread(ctx context.Context, h *hinter, length time.Duration) (sample, error) {
 	if err := pause(ctx, volleyPause); err != nil {
 		return sample{}, err
@@ -200,7 +202,7 @@ func (f *fleet) spread(ctx context.Context, h *hinter, length time.Duration) (sa
 	return newSample(latencies, time.Since(begin)), nil
 }
 
-// pause waits, unless ctx ends before.
+// pause waits for a length of time. If ctx ends before, it returns the error of ctx.
 func pause(ctx context.Context, length time.Duration) error {
 	select {
 	case <-ctx.Done():

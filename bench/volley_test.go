@@ -59,8 +59,8 @@ func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
 	}
 }
 
-// fire returns the function that sends a volley of a bare writer. It first waits until the writer's list has all n
-// connections.
+// fire returns a function that lets a bare writer write its frame to all connections, as the fire of a volley. The function first waits
+// until the writer's list has n connections.
 func fire(b *bareWriter, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
@@ -180,7 +180,7 @@ func TestTrigger(t *testing.T) {
 // scripts.
 const patience = time.Minute
 
-// hints starts a Redis and a reader of the hints for the node, as the server has it.
+// hints starts a Redis, and reads the hints for the node as a server does. The hinter raises the documents of so many users.
 func hints(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
@@ -259,7 +259,7 @@ func TestSpreadLastsItsInterval(t *testing.T) {
 	if err := fire(b, users)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Each hint sends an event to its user's socket, as a server would.
+	// For each hint the test sends an event to the user's socket, as a server would.
 	order := make(map[string]net.Conn)
 	b.mu.Lock()
 	for _, conn := range b.conns {

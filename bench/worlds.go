@@ -6,26 +6,26 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// worlds are the sizes of the rows that have their own site.
+// worlds are the sizes of the data of the rows that have their own site.
 type worlds struct {
 	users, few    int           // in the store, for publishing to all of them
 	watching      int           // how many of these users are online
-	publications  int           // in a round
-	memberships   []int         // conversations of a reader
-	group         int           // members
-	talkers       int           // members who talk
+	publications  int           // announcements or dots in a round
+	memberships   []int         // the numbers of conversations that readers have
+	group         int           // members of the group
+	talkers       int           // members of the group who talk
 	likers, posts int           // users who like, and posts of the hot recipient that they like
-	crowd         int           // sockets at several nodes
-	readersOfOne  int           // of an author whose posts are pushed to all of them
-	delivered     int           // posts to them in a round
-	imported      int           // posts of a file
-	burst         int           // the events of the burst beside which people publish
-	activeShows   int           // in a node's memory
-	day           livetest.Size // of shows
-	sampled       int           // of its viewers
-	program       string        // the packages that are built from an empty cache
+	crowd         int           // sockets at several nodes together
+	readersOfOne  int           // followers of an author whose posts are pushed to all of them
+	delivered     int           // posts that this author publishes in a round
+	imported      int           // posts in the file that is imported
+	burst         int           // events that are sent at once while people publish
+	activeShows   int           // shows in a node's memory
+	day           livetest.Size // the size of the day of shows
+	sampled       int           // how many viewers of the day are read
+	program       string        // the package that is built from an empty cache
 	libraries     []string      // the libraries that program needs, built in the same way
-	turn          time.Duration // of the rows that compare the times of other users; 0: as long as the turns of all other rows
+	turn          time.Duration // the length of a turn in the rows that compare the times of other users; 0: as in all other rows
 }
 
 var (
@@ -46,6 +46,7 @@ var (
 
 // Each row with its own site has a database of the Redis; 0 is the database that the peers read.
 const (
+	// Each constant is the number of a row's database.
 	everyDatabase = 1 + iota
 	manyDatabase
 	fewDatabase
@@ -73,7 +74,7 @@ const (
 	redisDatabases // their number
 )
 
-// turnLength is how long a turn takes.
+// turnLength is how long a turn takes in the rows that compare the times of other users.
 func (b *bench) turnLength() time.Duration {
 	if b.worlds.turn > 0 {
 		return b.worlds.turn

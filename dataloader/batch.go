@@ -20,7 +20,7 @@ import (
 // timing would decide whether two fields share a read. A caller that knows more keys passes all of them at once.
 type Batch[K comparable, V any] struct {
 	mu sync.Mutex
-	// reads has each key that a caller has asked for: in a read that runs, or in one that is done.
+	// reads has the read of each key that a caller has asked for. The read runs, or is done.
 	reads map[K]*read[K, V]
 }
 
@@ -32,18 +32,18 @@ type read[K comparable, V any] struct {
 	err   error
 }
 
-// claim has the keys of one caller: the read that each key is in, and the one read that the caller itself must do. If own is
-// not nil, the caller must settle it, or other callers wait for ever.
+// claim says how one caller gets the values of its keys: from the read of each key. At most one of these reads, own, is to be done by
+// the caller itself. The caller must settle it, or other callers wait for ever.
 type claim[K comparable, V any] struct {
 	reads []*read[K, V]
 	own   *read[K, V] // nil where keys is empty
 	keys  []K         // that own reads
 }
 
-// errBroken is the error of callers that wait for a read that panicked.
+// errBroken is the error of callers that wait for another caller's read that panicked.
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
-// closed is the done channel of reads that never started.
+// closed is a closed channel: the done of reads whose values came from elsewhere.
 var closed = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -75,16 +75,16 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 	return b.collect(ctx, keys, c)
 }
 
-// LoadOne returns the value of one key; found is false if it has none. If no caller has asked for the key yet, the keys that
-// others returns are read with it, so asking for each key of a long list costs no more than reading the list. Otherwise others
-// is not called.
+// LoadOne returns the value of one key; found is false if it has none. If no caller has asked for the key yet, LoadOne calls others,
+// and reads the keys that it returns in the same read. So it costs no more to ask for each key of a long list than to read the list.
+// Otherwise others is not called.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	return b.LoadOneOf(ctx, key, func(others int) int { return others }, others, fetch)
 }
 
-// LoadOneOf is LoadOne with a bound: most returns how many of a number of other keys the read may have. Keys that are known already
-// do not count, so that with a bound of m a list of n items costs about n/m reads. most is called with the batch locked, at most
-// once, and not if there are no other keys.
+// LoadOneOf is LoadOne with a bound. most gets the number of other keys that could be read too, and returns how many of them may be.
+// Keys that are known already do not count, so that with a bound of m a list of n items costs about n/m reads. most is called with the
+// batch locked, at most once, and not if there are no other keys.
 func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimWith finds
@@ -98,15 +98,15 @@ func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most func(others int
 	return value, found, err
 }
 
-// Keep remembers a value that was read already, in place of an older one.
+// Keep remembers a value that was read elsewhere. It replaces an older value.
 func (b *Batch[K, V]) Keep(key K, value V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
 }
 
-// keepNew remembers the values of keys that no caller has asked for yet. It replaces no value, because within a response a
-// value must not change once a caller has seen it.
+// keepNew remembers values that were read elsewhere, for the keys that no caller has asked for yet. It replaces no value, because
+// within a response a value must not change once a caller has seen it.
 func (b *Batch[K, V]) keepNew(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,21 +118,21 @@ func (b *Batch[K, V]) keepNew(values map[K]V) {
 	}
 }
 
-// asked reports whether a key is known, or being read.
+// asked reports whether a key was read or is being read.
 func (b *Batch[K, V]) asked(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reads[key] != nil
 }
 
-// keys are all keys that are known or being read, in any order.
+// keys returns all keys that were read or are being read, in any order.
 func (b *Batch[K, V]) keys() []K {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.reads))
 }
 
-// together returns the keys of the read that a key is in, including the key. An unknown key is alone.
+// together returns the keys of the read that a key is in, including the key. If nobody has asked for the key, it is the only one.
 func (b *Batch[K, V]) together(key K) (keys []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,16 +156,16 @@ func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 	b.reads[key] = r
 }
 
-// claim takes the keys that no caller has asked for. A caller settles its own read before it waits for another one, so that two
-// callers never wait for each other.
+// claim returns the reads of the keys. Keys that no caller has asked for get a new read, which the caller must do. A caller settles its
+// own read before it waits for another one, so that two callers never wait for each other.
 func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.claimLocked(keys)
 }
 
-// claimWith claims the first of keys, and as many of the other keys that no caller has asked for yet as most allows. It claims
-// nothing if another caller has claimed the first key meanwhile.
+// claimWith claims the first of keys, and of the other keys those that no caller has asked for yet, as many as most allows. If another
+// caller has claimed the first key meanwhile, it adds no other keys. It returns the keys of the claim.
 func (b *Batch[K, V]) claimWith(keys []K, most func(others int) int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +184,7 @@ func (b *Batch[K, V]) claimWith(keys []K, most func(others int) int) ([]K, claim
 	return taken, b.claimLocked(taken)
 }
 
-// claimLocked is claim for a caller that holds the lock.
+// claimLocked does the same as the method claim, for a caller that holds the lock.
 func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
 	c.reads = make([]*read[K, V], len(keys))
 	for i, key := range keys {

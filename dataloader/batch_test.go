@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// squares reads squares and records the keys; odd keys have no value.
+// squares reads the squares of even keys, and records the keys of each read. Odd keys have no value.
 type squares struct {
 	mu    sync.Mutex
 	asked [][]int
@@ -133,7 +133,7 @@ func TestKeptValuesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// A long list is read once and scanned once, even if its items are requested one by one.
+// A list is read in one read, and its other keys are collected only once, even if the items are requested one by one.
 func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	var b Batch[int, int]
 	s := &squares{}
@@ -184,8 +184,8 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 	}
 }
 
-// If another call claims the key of a caller while the caller collects other keys, the caller reads nothing: the other call
-// reads the key.
+// While LoadOne collects other keys, another call may claim its key. Then LoadOne reads nothing: it takes the value from the other
+// call.
 func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 	var b Batch[int, string]
 	var reads [][]int

@@ -27,21 +27,21 @@ type ShowSource interface {
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error)
 }
 
-// Sources are the readers of a loader: this node's caches.
+// Sources are what a loader reads from.
 type Sources struct {
-	// Posts and Shows read through the node's caches, so that a loader does not depend on an engine.
+	// Posts and Shows read through this node's caches, so a loader itself knows no engine.
 	Posts PostSource
 	Shows ShowSource
 }
 
-// Loader remembers the reads of one response. It is safe for concurrent use.
+// Loader remembers what was read for one response. It is safe for concurrent use.
 type Loader struct {
 	sources Sources
 
 	mu sync.Mutex
-	// Forget sets current to nil. A caller that began before keeps the old memory, and so sees the state from its beginning.
+	// Forget sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
 	current    *memory // nil until something is read
-	prefetched int     // items: see ahead
+	prefetched int     // how many items were read ahead: see ahead
 }
 
 // memory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
@@ -50,19 +50,19 @@ type memory struct {
 	posts Batch[services.PostID, services.Post]
 	users Batch[services.UserID, services.User]
 	shows Batch[services.PostID, live.Show]
-	// shared has values under keys of any type: see Shared.
+	// shared has the values of the function Shared, whose keys can have any type.
 	shared Batch[any, any]
 
 	messages Batch[services.MessageID, chat.Message]
 	mentions Batch[services.MessageID, []services.UserID]
 	members  Batch[chat.MembersPage, []services.UserID]
 	hidden   Batch[services.UserID, bool]
-	parts    postParts
+	parts    postParts // see postParts
 	labels   labels
 
 	// The viewer's relations to users, and the pages of users' lists.
 	relations Batch[services.UserID, services.Relation]
-	lists     userLists
+	lists     userLists // pages of lists: see userLists
 
 	asking  sync.Mutex // guards reminds and met; held while reminders are read, so that one caller reads for all
 	reminds map[services.PostID]bool
@@ -100,7 +100,7 @@ func (l *Loader) memory() *memory {
 	return l.current
 }
 
-// Keep adds posts and people that were read elsewhere.
+// Keep remembers posts and people that were read elsewhere. A post replaces what was remembered of it before; a person does not.
 func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m := l.memory()
 	for _, post := range posts {
@@ -109,7 +109,8 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m.meetUsers(users)
 }
 
-// meetUsers adds people that were read elsewhere, so that a later read of a field of one of them reads the field of all.
+// meetUsers remembers people that were read elsewhere. When a field of one of them is read later, the field is read for all of them at
+// once.
 func (m *memory) meetUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
@@ -136,7 +137,7 @@ func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []serv
 	if err != nil {
 		return nil, nil, err
 	}
-	// users has only the people who were asked for. The authors are in the memory, where the read has put them.
+	// users has only the people in numbers. The authors of the posts are in the memory, where the read has put them.
 	var authors []services.UserID
 	for id, post := range posts {
 		if post.Deleted {
@@ -167,7 +168,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 		func() {
 			defer func() {
 				if err == nil {
-					// The users are kept before the posts are settled, because a caller that gets a post must find its author.
+					// The users are remembered before the posts are settled, because a caller that gets a post must find its author.
 					m.users.keepNew(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
@@ -176,7 +177,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 			foundPosts, foundUsers, err = l.sources.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
 		}()
 	}
-	// The caller's own read is settled, and now it waits for the reads of others.
+	// The caller's own read is settled. Now it may wait for the reads of other callers.
 	foundPosts, err := m.posts.collect(ctx, ids, posts)
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +186,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are omitted. A later read of a field of one of them reads the field of all.
+// Shows reads shows; unknown ones are omitted. When a field of one of them is read later, the field is read for all of them at once.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
@@ -193,7 +194,7 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 	return shows, err
 }
 
-// KeepShows adds shows that were read elsewhere.
+// KeepShows remembers shows that were read elsewhere, and replaces what was remembered of them.
 func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.memory()
 	for _, show := range shows {
@@ -222,8 +223,8 @@ func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read fun
 	return l.memory().hidden.Load(ctx, authors, read)
 }
 
-// Shared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the
-// key, and all values under keys of that type must have the type V. Outside of a response, Shared calls read each time.
+// Shared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the key, and
+// all values under keys of that type must have the type V. If ctx has no loader, Shared calls read each time.
 func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {

@@ -15,7 +15,7 @@ type source struct {
 	mu    sync.Mutex
 	posts map[services.PostID]int
 	users map[services.UserID]int
-	calls int
+	calls int // reads of posts and users
 	err   error
 }
 
@@ -25,7 +25,7 @@ func newSource() *source {
 
 func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
 
-// ReadWithAuthors has the posts and users below 100. Post n is by user n+1; every tenth is deleted.
+// ReadWithAuthors finds posts and users with numbers below 100. Post n is by user n+1; every tenth post is deleted.
 func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, use
 	return foundPosts, foundUsers, s.err
 }
 
-// Shows has the shows below 100. Show n belongs to user n+1.
+// Shows finds shows with numbers below 100. Show n belongs to user n+1.
 func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

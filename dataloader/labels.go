@@ -9,13 +9,14 @@ import (
 	"tidings/services"
 )
 
-// labels are the labels that the response has read, and the objects that it has met, so that the label of one object is read
-// with the labels of all.
+// labels has the labels that the response has read, and the objects that it has met. When the label of one object is read, the labels
+// of all are.
 type labels struct {
 	read Batch[services.Object, services.Label]
 
 	mu sync.Mutex
-	// met has the objects by type. together does not use it for posts, shows and messages, which other batches know.
+	// met has the objects by type. together does not use it for posts, shows and messages, because other parts of the memory have
+	// those.
 	met map[string][]services.Object
 }
 
@@ -36,8 +37,7 @@ func (l *Loader) MeetObjects(ids []string) {
 	}
 }
 
-// Label reads the label of an object. With it, Label reads the labels of others, and of the objects of the same type that the
-// response has met.
+// Label reads the label of an object. The same read covers others, and the objects of the same type that the response has met.
 func (l *Loader) Label(ctx context.Context, object services.Object, others []services.Object, read func(context.Context, []services.Object) (map[services.Object]services.Label, error)) (services.Label, error) {
 	m := l.memory()
 	together := func() []services.Object { return append(others, m.together(object.Type)...) }
@@ -52,7 +52,7 @@ func (m *memory) together(kind string) (list []services.Object) {
 	case services.PostType:
 		return objects(kind, m.posts.keys())
 	case services.ShowType:
-		// The lock of the reminders also guards met.
+		// The mutex asking also guards the shows in m.met.
 		m.asking.Lock()
 		defer m.asking.Unlock()
 		return objects(kind, slices.Collect(maps.Keys(m.met)))

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// Relation reads the relation of the viewer and a user; a response has one viewer. The same read covers all users that the
-// response has met, and the users in together.
+// Relation reads how the viewer and a user are related: who follows, mutes, blocks or hides whom. A response has one viewer. The same
+// read covers all users that the response has met, and the users in together.
 func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
 	m := l.memory()
 	others := func() []services.UserID { return append(m.users.keys(), together...) }

@@ -20,7 +20,7 @@ type AnswerList struct {
 	Together []services.Post
 }
 
-// postParts are the further parts of posts that the response has read.
+// postParts has what the response has read of posts beside the posts themselves.
 type postParts struct {
 	engagement Batch[services.PostID, services.Engagement]
 	visible    Batch[services.PostID, ShownPost]
@@ -51,7 +51,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 		for id, post := range read {
 			engagements[id], found[id] = post.Engagement, ShownPost{post, together}
 		}
-		// The statement has read the counts too, so no field asks for them again.
+		// The statement has read the engagement too, so no field has to read it again.
 		m.parts.engagement.keepNew(engagements)
 		return found, err
 	})
@@ -60,7 +60,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 // Answers reads a page of answers, each as the viewer may see it. The pages that others returns are read in the same statement.
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
-	// The pages ahead are bounded, because the client may never request them.
+	// The number of pages of others is bounded, because the client may never request them.
 	list, _, err := m.parts.answers.LoadOneOf(ctx, page, l.ahead(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// meet records the shows of the response, so that a later read of a field of one of them reads the field of all.
+// meet records shows of the response. When a field of one of them is read later, the field is read for all of them at once.
 func (m *memory) meet(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
@@ -42,7 +42,8 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	// The lock is held during the read, because the other callers mostly ask for shows that this read covers.
+	// The lock is held during the read. Other callers mostly ask for shows that this read covers, so they wait for it instead of
+	// reading too.
 	found, err := read(ctx, ids)
 	if err != nil {
 		return false, err

@@ -63,7 +63,7 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 	if reminds, err := l.Reminds(t.Context(), 9, nil, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
 		t.Errorf("one more: %v, %v, %v", reminds, err, asked)
 	}
-	// Shows that are shown together are read together, even the shows of a list that the response does not keep.
+	// The shows that the caller names as shown together are read together, even if the response has not met them.
 	if reminds, err := l.Reminds(t.Context(), 20, []services.PostID{22, 1, 20, 21}, read); reminds || err != nil || !slices.Equal(asked[3], []services.PostID{20, 21, 22}) {
 		t.Errorf("of a list: %v, %v, %v", reminds, err, asked)
 	}

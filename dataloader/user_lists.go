@@ -14,7 +14,7 @@ type PostList struct {
 	Together []services.Post
 }
 
-// userLists are the pages of lists of users that the response has read.
+// userLists has the pages of the lists of each user that the response has read.
 type userLists struct {
 	followers Batch[services.UserPage, services.UserList[services.User]]
 	followees Batch[services.UserPage, services.UserList[services.User]]
@@ -22,16 +22,17 @@ type userLists struct {
 	shows     Batch[services.UserPage, services.UserList[live.Show]]
 }
 
-// ReadPages reads pages of one kind of list, as far as a viewer may see them.
+// ReadPages reads pages of one kind of list. They have only the items that the viewer may see.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether bounds the items that a response prefetches from lists that are probably requested next: no client has been
-// charged for them yet. It is a hundred pages of the greatest size. The bound is for all lists of the response, because each alias
-// with another size prefetches anew.
+// itemsTogether bounds how many items a response reads ahead, from lists that the client will probably request next. It is bounded
+// because the client has not been charged for these items yet. It is a hundred pages of the greatest size. The bound is for all lists
+// of the response, because a client can name one list several times with different sizes, and each time reads ahead again.
 const itemsTogether = 10_000
 
-// ahead returns how many of a number of other pages of a size may be read with a page, and counts their items. After itemsTogether
-// items each page is read alone. Forget does not reset the count.
+// ahead returns a function for LoadOneOf: it gets a number of other pages, of size items each, and returns how many of them may be read
+// ahead. It counts their items. Once the response has read itemsTogether items ahead, each page is read alone. Forget does not reset
+// the count.
 func (l *Loader) ahead(size int) func(pages int) int {
 	return func(pages int) int {
 		l.mu.Lock()
@@ -69,7 +70,7 @@ func (l *Loader) Followees(ctx context.Context, page services.UserPage, read Rea
 	return onePage(ctx, l, m, &m.lists.followees, page, m.people(read))
 }
 
-// people returns read, followed by meetUsers for the users on the pages.
+// people returns a function that calls read, and then meetUsers with the users on the pages.
 func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] {
 	return func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 		found, err := read(ctx, pages)

@@ -7,8 +7,9 @@ import (
 	"tidings/services"
 )
 
-// Aliases of one user's list with different sizes are different pages, and each could prefetch the pages of everybody who was read
-// together. All of them together prefetch at most itemsTogether items in a response. Forget does not reset the count.
+// A client can name one user's list several times by aliases, with different sizes. These are different pages, and each could read
+// ahead the pages of everybody who was read together with the user. All of them together read ahead at most itemsTogether items in a
+// response. Forget does not reset the count.
 func TestAResponsePrefetchesUpToABound(t *testing.T) {
 	l := New(newSource().sources())
 	var users []services.UserID

@@ -47,7 +47,7 @@ type Language struct {
 // Page is a page of the site.
 type Page struct {
 	Name     string // the file's name without .md
-	Language string // its code: "en" or "zh"
+	Language string // its code: "en" or "zh" // its code, as in Languages
 	Title    string // the first heading, as text
 	Group    int    // the index in Groups
 	Headings []Heading
@@ -72,7 +72,7 @@ func path(name string) string {
 	return name
 }
 
-// Pages are all pages: the English pages in their order, and then the others.
+// Pages returns all pages: the English pages in their order, and then the others.
 var Pages = sync.OnceValue(func() []Page {
 	// English comes first: the address of an English page names no language.
 	var pages []Page
@@ -84,7 +84,7 @@ var Pages = sync.OnceValue(func() []Page {
 					continue // not translated
 				}
 				if err != nil {
-					// This is a fault of the build. A test finds it, because it reads all pages.
+					// This is a fault of the build. Any test that calls Pages finds it.
 					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
 				}
 				html, outline := Render(source)

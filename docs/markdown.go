@@ -20,7 +20,7 @@ import (
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	goldmark.WithRendererOptions(html.WithUnsafe()))
 
-// Outline lists the headings and the links of a page.
+// Outline has the headings and the links of a page.
 type Outline struct {
 	Headings []Heading
 	Links    []string // destinations of links and pictures, as they are written
@@ -56,7 +56,7 @@ func outline(document ast.Node, source []byte) (found Outline) {
 			found.Links = append(found.Links, string(node.Destination))
 		case *ast.Image:
 			found.Links = append(found.Links, string(node.Destination))
-		// Pictures that need a size, and a README's centred head, are HTML.
+		// Some pages have HTML, for a picture that needs a size or for a centred head. Its links count too.
 		case *ast.HTMLBlock:
 			inHTML(node.Lines())
 		case *ast.RawHTML:
@@ -79,8 +79,8 @@ func plain(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// wide changes elements that can be wider than a phone: the keyboard can focus them, so that a reader with only a keyboard can scroll
-// them. A header cell without text becomes an ordinary cell.
+// wide changes the HTML of elements that can be wider than a phone. The keyboard can focus them then, so that a reader with only a
+// keyboard can scroll them. A header cell without text becomes an ordinary cell.
 var wide = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
 // Render makes HTML of a page, and returns its outline.
@@ -107,7 +107,8 @@ func Render(source []byte) (template.HTML, Outline) {
 	return template.HTML(wide.Replace(out.String())), found
 }
 
-// linksOf returns the links of a page. They are collected first, because unlink changes the tree that is walked.
+// linksOf returns the links of a page. They are collected before any of them is changed, because unlink must not change the tree during
+// the walk.
 func linksOf(document ast.Node) (links []*ast.Link) {
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, ok := node.(*ast.Link); ok && entering {

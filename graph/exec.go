@@ -9,16 +9,16 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// NewSchema is NewExecutableSchema with an Exec of our own. For each operation the generated Exec builds, by reflection, a
-// table of the functions that read inputs. Only graphql.UnmarshalInputFromContext uses that table, and no code here calls it.
-// Building the table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing
-// `{ __typename }` take together.
+// NewSchema is like NewExecutableSchema, with an Exec of our own. For each operation the generated Exec builds, by reflection, a table
+// of the functions that read inputs. Only graphql.UnmarshalInputFromContext uses that table, and no code here calls it. Building the
+// table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing `{ __typename }` take
+// together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
 	return lean{NewExecutableSchema(cfg).(*executableSchema)}
 }
 
-// lean is the generated schema with another Exec. A new version of gqlgen may change Exec:
-// TestExecIsTheGeneratedOneWithoutTheTable compares both.
+// lean is the generated schema with another Exec. A new version of gqlgen may change Exec: TestExecIsTheGeneratedOneWithoutTheTable
+// then fails.
 type lean struct{ *executableSchema }
 
 // Exec executes the operation of the context. It does the same as the generated Exec, line for line, without the table.
@@ -30,7 +30,7 @@ func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
 	case ast.Query:
 		return ec.query(opCtx.Operation.SelectionSet)
 	case ast.Mutation:
-		// A handler is called until it returns nil.
+		// The executor calls this handler until it returns nil.
 		first := true
 		return func(ctx context.Context) *graphql.Response {
 			if !first {
@@ -56,7 +56,7 @@ func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
-// query answers first with the data, then with each part that was deferred.
+// query returns a handler that first answers with the data, and then with each part that was deferred.
 func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHandler {
 	first := true
 	return func(ctx context.Context) *graphql.Response {
@@ -81,7 +81,7 @@ func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHan
 	}
 }
 
-// marshaled returns a response with data. The executor adds the errors.
+// marshaled renders data and returns a response with it. The executor adds the errors.
 func marshaled(data graphql.Marshaler) *graphql.Response {
 	var buffer bytes.Buffer
 	data.MarshalGQL(&buffer)

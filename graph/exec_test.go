@@ -10,8 +10,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// generatedExec is the body of the Exec that lean replaces, without the names of the inputs. If gqlgen generates another body,
-// adapt lean before you change this text.
+// generatedExec is the expected body of the generated Exec, which lean replaces. The names of the inputs are left out. If gqlgen
+// generates another body, adapt lean before you change this text.
 const generatedExec = `	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap()

@@ -13,8 +13,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// The parser adds @defer to every schema. With it, the executor would leave parts of an answer to later responses. No transport
-// here sends these, so fields that cannot be null would be null.
+// The parser adds the directive @defer to every schema. If a client could use it, the executor would move parts of an answer to later
+// responses. No transport here sends those, so fields that cannot be null would be null.
 func init() { delete(parsedSchema.Directives, "defer") }
 
 //go:generate go tool gqlgen generate
@@ -36,7 +36,7 @@ func NewViewer(number services.UserID, key string) *Viewer {
 // IsNode says that a viewer can be fetched by its ID.
 func (Viewer) IsNode() {}
 
-// Conversation is a conversation as one of its members sees it; its lists are resolved when they are asked for.
+// Conversation is a conversation as one of its members sees it; its lists are read when they are requested.
 type Conversation struct {
 	ID          string
 	Kind        chat.Kind
@@ -49,8 +49,8 @@ type Conversation struct {
 
 	ViewerCanRemoveMembers bool
 
-	// Resolvers read the lists by means of State. Read is set by code that has read the parts ahead, so that they are not read
-	// again one by one.
+	// Resolvers of the lists need State. Code that has read the parts of several conversations at once sets Read, so that the resolvers
+	// do not read them again one by one.
 	State chat.State
 	Read  bool // the parts that the operation shows were read together with the parts of other conversations
 }
@@ -63,16 +63,16 @@ type View struct {
 	ID   string
 	Code string
 	Key  string
-	// These fields belong to the viewer alone.
+	// These fields depend on the viewer.
 	Unread       services.Count // before the viewer's display policy
-	UpTo         time.Time
+	UpTo         time.Time      // the viewer has seen the view up to this time
 	LastAccessAt time.Time
 }
 
-// IsNode says that a view can be fetched by its ID.
+// IsNode says that a View can be fetched by its ID.
 func (View) IsNode() {}
 
-// Post is a post as a viewer sees it; users' actions on it are read when they are requested.
+// Post is a post as a viewer sees it. What users did with it, such as likes, is read when it is requested.
 type Post struct {
 	ID          string
 	Kind        services.PostKind
@@ -96,16 +96,16 @@ func (Post) IsNode() {}
 // Notification is a notification as its recipient sees it; Subject and Show are nil if there is none.
 type Notification struct {
 	ID         string
-	UpTo       string
+	UpTo       string // the position up to which the notification is shown here, for marks
 	Category   services.Category
 	Subject    *Post
 	Show       *Show
 	Actors     []User
-	ActorCount int
+	ActorCount int // how many users acted, of whom Actors has some
 	At         time.Time
 	Seen       bool
 	Read       bool
-	Older      bool
+	Older      bool // unseen, but too old to count
 
 	// These fields are nil except for the host application's categories.
 	HostCategory *string
@@ -115,7 +115,7 @@ type Notification struct {
 	Data         *string
 	GroupKey     *string
 
-	// Found is nil if no field asks for causes, and empty if there are none that the viewer may see.
+	// Found has the causes. It is nil if no field asks for causes, and empty if there are none that the viewer may see.
 	Found []NotificationCause // at most as many as the operation requests
 }
 
@@ -180,26 +180,26 @@ func (User) IsNode() {}
 // IsNotificationCause says that a user can be a cause of a notification.
 func (User) IsNotificationCause() {}
 
-// NotificationsChange is a first page of the viewer's notifications. The objects that they show are read with the event.
+// NotificationsChange is a first page of the viewer's notifications. The objects that they show are read when the event is rendered.
 type NotificationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	// The page as it was read for the event; the objects in it are read when the event is rendered.
+	// The page as it was read for the event: these fields have no objects.
 	Shown []notifications.Notification
-	More  bool
+	More  bool                   // whether the list goes on
 	Next  notifications.Position // the position of the last row that was read
 	Gen   uint64
 }
 
-// ConversationsChange is a first page of the viewer's conversations. Their messages and members are read with the event.
+// ConversationsChange is a first page of the viewer's conversations. Their messages and members are read when the event is rendered.
 type ConversationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	// The page as it was read for the event; messages and members are read when the event is rendered.
+	// The page as it was read for the event: these fields have no messages and members.
 	Shown []chat.State
-	More  bool
+	More  bool // whether the list goes on
 }
 
 // IDFields returns the positions of the fields of an input that hold IDs. input is the Go type of the input; its name is the

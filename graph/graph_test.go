@@ -61,7 +61,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// The check finds missing descriptions.
+// undescribed finds missing descriptions.
 func TestMissingDescriptionsAreFound(t *testing.T) {
 	damaged := schema()
 	damaged.Types["Badges"].Description = ""
@@ -77,7 +77,8 @@ func TestMissingDescriptionsAreFound(t *testing.T) {
 	}
 }
 
-// Every action of ingest is a mutation of the same name with the same input, so that developers learn each input once.
+// Every action of ingest is a mutation of the same name with the same input, so that developers learn each input once. And every
+// mutation is an action, with a few exceptions.
 func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 	types := schema().Types
 	for _, action := range types["IngestAction"].Fields {
@@ -91,8 +92,8 @@ func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
-		// Only the browser knows the keys of its subscription. To register again changes nothing, so no idempotency key is
-		// needed.
+		// Only the browser knows the keys of its subscription. These mutations are no events. Repeating one changes nothing, so it
+		// needs no idempotency key.
 		if mutation.Name == "registerDevice" || mutation.Name == "unregisterDevice" {
 			continue
 		}
@@ -155,7 +156,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 	}
 }
 
-// For any moment and any zone, the printed text has the layout.
+// A moment in any zone is printed in the layout timeLayout, in UTC.
 func TestTimesHaveTheLayout(t *testing.T) {
 	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
 	for range 10_000 {
@@ -211,7 +212,7 @@ func TestInvalidTimesAreRefused(t *testing.T) {
 	}
 }
 
-// Int accepts 32 bits from documents and variables, and nothing else.
+// An Int accepts integers of 32 bits, as literals in documents and in variables, and nothing else.
 func TestInt(t *testing.T) {
 	for _, c := range []struct {
 		input any

@@ -13,19 +13,19 @@ import (
 type entry struct {
 	name string
 	mode os.FileMode
-	text []byte
+	text []byte // its content
 }
 
 // tarred returns a compressed tar file of entries. It contains no user's name, and no time except at.
 func tarred(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
-	// gzip's own header has no name and no time unless they are set.
+	// The header of gzip has a name and a time only if they are set, and they are not.
 	compressed, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
 	archive := tar.NewWriter(compressed)
-	// build has sorted the entries by name.
+	// The caller has sorted the entries by name.
 	for _, one := range entries {
 		// USTAR has no fields for times in fractions or for users' names; owner and group are 0.
 		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.text)), ModTime: at, Format: tar.FormatUSTAR}
@@ -50,7 +50,7 @@ func zipped(entries []entry, at time.Time) ([]byte, error) {
 	archive := zip.NewWriter(&file)
 	for _, one := range entries {
 		header := &zip.FileHeader{Name: one.name, Method: zip.Deflate, Modified: at}
-		// A ZIP file keeps the mode of Unix too, so the program stays executable where that matters.
+		// A ZIP file keeps the mode of Unix too, so the program stays executable on systems that need that.
 		header.SetMode(one.mode)
 		writer, err := archive.CreateHeader(header)
 		if err != nil {
@@ -60,7 +60,7 @@ func zipped(entries []entry, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// The directory of a ZIP file is at its end.
+	// Close writes the directory of the ZIP file, which is at its end.
 	err := archive.Close()
 	return file.Bytes(), err
 }

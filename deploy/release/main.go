@@ -34,7 +34,7 @@ type target struct{ system, processor string }
 
 func (t target) String() string { return t.system + "/" + t.processor }
 
-// program returns the name of the file.
+// program returns the file name of the program on this system.
 func (t target) program() string {
 	if t.system == "windows" {
 		return "tidings.exe"
@@ -42,7 +42,7 @@ func (t target) program() string {
 	return "tidings"
 }
 
-// files returns the files of an archive beside the program: their names in the archive, with their paths in the repository.
+// files returns the files that an archive has beside the program: name in the archive -> path in the repository.
 func (t target) files() map[string]string {
 	files := map[string]string{"LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md"}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -58,7 +58,7 @@ func main() {
 	// An interrupt ends the compiler too, and the folder of the program is removed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	// The version becomes a part of file names, and is checked below.
+	// The version becomes a part of file names, so release checks it.
 	version := flag.String("version", "", "the version to stamp; empty: as git describe names the commit")
 	out := flag.String("out", "dist", "the folder for the archives; created if missing")
 	only := flag.String("only", "", "one system, as linux/amd64; empty: all")
@@ -74,8 +74,8 @@ var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
 // release builds the archives and their checksums.
 func release(ctx context.Context, version, out, only string) error {
-	// The suffix -dirty says that files differ from the commit. Nobody can build such a release again, so the program's version
-	// says so.
+	// The suffix -dirty says that files differ from the commit. Nobody can build such a release again, so the commit that is stamped
+	// into the program gets the suffix too.
 	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func release(ctx context.Context, version, out, only string) error {
 
 // build makes the program and the archive for a system.
 func (t target) build(ctx context.Context, version, commit string, at time.Time) (name string, archive []byte, err error) {
-	// The program is built outside of the repository, which would otherwise be dirty.
+	// The program is built outside of the repository: a new file in it would make it dirty.
 	folder, err := os.MkdirTemp("", "tidings-release-*")
 	if err != nil {
 		return "", nil, err
@@ -134,7 +134,8 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 	// -buildvcs=false: Go's own record of the commit depends on how the repository was checked out.
 	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
-	// Static, so that the program runs in an image without a C library; GOFLAGS of the environment must not change the bytes.
+	// Without cgo the program is static, so it runs in an image without a C library. GOFLAGS is empty, because flags from the
+	// environment could change the bytes.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)
@@ -166,7 +167,8 @@ func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) 
 	return append(entries, entry{name, mode, text}), err
 }
 
-// output runs a program and returns its output, without the last line's end. An error has its output to stderr.
+// output runs a program and returns what it wrote to stdout, without white space at the ends. If the program fails, the error has what
+// it wrote to stderr.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -54,7 +54,7 @@ func (a *Application) Handler() http.Handler {
 	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
 	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
 	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
-	// This does not use act, because a webhook writes nothing into the outbox.
+	// This route does not use act, because a webhook writes nothing into the outbox.
 	mux.HandleFunc("POST "+webhookPath, a.receive)
 	return mux
 }
@@ -66,7 +66,7 @@ func article(r *http.Request) int64 {
 	return id
 }
 
-// announce wakes the relay, which would otherwise find the event only after lookEvery.
+// announce wakes the relay, which otherwise would find a new event only after lookEvery.
 func (a *Application) announce() {
 	select {
 	case a.news <- struct{}{}:
@@ -99,11 +99,11 @@ type Feed struct {
 	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is how often Open reads a feed at most. It reads again if the newest article shown has vanished, because its author was
-// erased: an erasure removes all articles of an author at once, so a further read rarely meets another one.
+// mostReads is how often Open reads a feed at most. It reads again if the newest article shown has vanished meanwhile, because its
+// author was erased. One erasure removes all articles of an author, so it rarely happens again at the next read.
 const mostReads = 3
 
-// Open shows a user their feed, and marks the shown articles as seen, but not articles that came meanwhile.
+// Open shows a user their feed, and marks the shown articles as seen. Articles that come meanwhile are not marked.
 func (a *Application) Open(ctx context.Context, key string) (feed Feed, err error) {
 	for range mostReads {
 		feed, err = a.openOnce(ctx, key)
@@ -164,7 +164,7 @@ type Facts struct {
 // Article is an article as readers see it.
 type Article struct {
 	ID     int64  `json:"id"`
-	Ref    string `json:"ref"`
+	Ref    string `json:"ref"` // the application's own ID of the article, as Tidings gets it
 	Author string `json:"author"`
 	Likes  int    `json:"likes"`
 }
@@ -193,13 +193,13 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 
 // Health has the numbers to alert on. Changes reach users with a delay of at least OldestSeconds.
 type Health struct {
-	Waiting       int `json:"waiting"` // rows of the outbox
-	OldestSeconds int `json:"oldestSeconds"`
-	Refused       int `json:"refused"`
-	Erasing       int `json:"erasing"` // users of whom something may be left in Tidings
+	Waiting       int `json:"waiting"`       // rows of the outbox
+	OldestSeconds int `json:"oldestSeconds"` // the age of the oldest of these rows
+	Refused       int `json:"refused"`       // events that Tidings refused for good
+	Erasing       int `json:"erasing"`       // users of whom something may be left in Tidings
 }
 
-// health reads the numbers of Health. If a row waits for long, Tidings is down or refuses this application.
+// health reads the Health of the application. If a row waits for long, Tidings is down or refuses this application.
 func (s *Store) health(ctx context.Context) (health Health, err error) {
 	var oldest sql.NullString
 	err = s.QueryRowContext(ctx, `SELECT count(*), min(at), (SELECT count(*) FROM refused), (SELECT count(*) FROM erasures WHERE done_at = '') FROM outbox`).
@@ -212,9 +212,9 @@ func (s *Store) health(ctx context.Context) (health Health, err error) {
 
 // Phone is a phone as its owner sees it while the app is closed.
 type Phone struct {
-	Icon   int    `json:"icon"`
-	Alerts int    `json:"alerts"`
-	Alert  string `json:"alert"`
+	Icon   int    `json:"icon"`   // the number on it
+	Alerts int    `json:"alerts"` // how many alerts it showed
+	Alert  string `json:"alert"`  // the text of the last alert
 }
 
 // phones reads all phones by their users.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Every function here is one act of one user: it writes the fact and its event for Tidings in one transaction. An act that
-// changes nothing has no event.
+// Each method of Store in this file is one act of one user: it writes the fact and its event for Tidings in one transaction. An act
+// that changes nothing has no event.
 
 // userID returns the ID of a user in GraphQL. Keys are escaped as in the query of a URL, except that a space is %20.
 func userID(key string) string { return "user:" + escape(key) }
@@ -19,11 +19,11 @@ func userID(key string) string { return "user:" + escape(key) }
 // postID returns the ID of an article in GraphQL: an ID by ref, where the ref is the application's own ID.
 func postID(article int64) string { return "post:ref:" + escape(ref(article)) }
 
-// ref returns the application's own ID of an article. It never changes: Tidings identifies the article by it, so an event that
-// comes twice makes the article once.
+// ref returns the application's own ID of an article. It never changes: Tidings identifies the article by it, so an event that arrives
+// twice makes one article.
 func ref(article int64) string { return fmt.Sprintf("article-%d", article) }
 
-// escape escapes a key for an ID. Tidings refuses any other way to write the key, so that one object has one ID.
+// escape escapes a key or a ref for an ID. Tidings refuses any other spelling of it, so that one object has one ID.
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // AddUser makes a user, or renames one.
@@ -37,7 +37,7 @@ func (s *Store) AddUser(ctx context.Context, key, name string) error {
 	})
 }
 
-// Publish makes an article and returns its id.
+// Publish makes an article and returns its ID.
 func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		// The article and its event must have the same time.
@@ -55,7 +55,7 @@ func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err
 func (s *Store) Delete(ctx context.Context, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
-		// Only the author's own app offers this. A real application checks that the signed-in user is the author.
+		// Only the app of the author offers this act. A real application checks that the signed-in user is the author.
 		err := tx.QueryRowContext(ctx, `DELETE FROM articles WHERE id = ? RETURNING author`, article).Scan(&author)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNotFound
@@ -92,7 +92,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 		if err == nil {
 			changed, err = change(ctx, tx, statement, reader, article)
 		}
-		// A like that already exists has no event: a repeated event would only cost time.
+		// If the statement changed nothing, there is no event: it would only cost time.
 		if err != nil || !changed {
 			return err
 		}
@@ -104,7 +104,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 func (s *Store) Follow(ctx context.Context, reader, author string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		at := time.Now()
-		// The fact has the time too, because an export says since when articles count.
+		// The row has the time too, because an export says since when a followed author's articles count.
 		changed, err := change(ctx, tx, `INSERT INTO follows (reader, author, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, reader, author, timeText(at))
 		if err != nil || !changed {
 			return err
@@ -124,9 +124,9 @@ func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 	})
 }
 
-// Erase removes a user with everything that they did, and makes Tidings do the same. The request goes through the outbox: it must
-// come after all earlier events of the user, because a late event would create the user again. Events that were not sent yet and
-// name the user are dropped.
+// Erase removes a user with everything that they did, and makes Tidings do the same. The request for that goes through the outbox, so
+// that Tidings gets it after all earlier events of the user: a later event would create the user again. Events that name the user and
+// were not sent yet are dropped.
 func (s *Store) Erase(ctx context.Context, key string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // ON DELETE CASCADE deletes all of the user's rows

@@ -18,8 +18,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// application makes an application with a stub of Tidings. answer gets the keys of the events of each request, and returns the
-// body of the answer.
+// application makes an application with a stub of Tidings. For each request, answer gets the keys of its events and returns the body of
+// the stub's answer.
 func application(t *testing.T, answer func(keys []string) string) *Application {
 	t.Helper()
 	store, err := OpenStore(filepath.Join(t.TempDir(), "host.db"))
@@ -133,7 +133,7 @@ func TestRelayTriesAgainInOrder(t *testing.T) {
 	}
 }
 
-// If one row makes Tidings refuse the whole request, only this row is refused in the end, and the others are sent.
+// If Tidings refuses a whole request because of one row, only this row counts as refused in the end. The others are sent.
 func TestRelayFindsTheSpoiledRow(t *testing.T) {
 	a := application(t, func(keys []string) string {
 		if slices.Contains(keys, "outbox-2") {
@@ -208,7 +208,7 @@ func TestErasureComesLast(t *testing.T) {
 	}
 }
 
-// Only signed events that are newer than the last event set an icon. An event that comes twice alerts once.
+// Only signed events set an icon, and only if they are newer than the event that set it last. An event that comes twice alerts once.
 func TestIconsShowTheNewestVersion(t *testing.T) {
 	a := application(t, func([]string) string { return "" })
 	webhook, err := standardwebhooks.NewWebhook("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")

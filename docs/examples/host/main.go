@@ -1,5 +1,5 @@
 // Command host is a small application beside Tidings: people follow authors, like their articles, and have an app whose icon shows how
-// much waits for them. It is made to be read and copied; docs/embed.md tells the same in words.
+// much waits for them. It is made to be read and copied. docs/embed.md explains the same in words.
 //
 //	host seed             makes people, follows and articles, as if the application were older than Tidings
 //	host export [FOLDER]  writes follows.csv and posts.jsonl for `tidings import`: the first sync
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run is main with an error as its result, so that deferred calls run before the program ends.
+// run does the work of main and returns an error, so that deferred calls run before the program ends.
 func run() error {
 	database := flag.String("db", "host.db", "the application's database")
 	listen := flag.String("listen", "127.0.0.1:9090", "the address to serve")

@@ -14,14 +14,14 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// The icons of closed apps. Tidings sends a webhook when the badges of a user changed, up or down. A webhook has the whole state,
-// so only the newest one counts. Here the row of a phone stands for the phone. An application with real phones puts a push for
+// The icons of closed apps. Tidings sends an event to the webhook when the badges of a user changed, up or down. An event has the whole
+// state, so only the newest one counts. Here the row of a phone stands for the phone. An application with real phones puts a push for
 // APNs or FCM into a queue instead, in the same transaction.
 
 const (
-	webhookName   = "host"
-	webhookPath   = "/tidings"
-	secretSetting = "webhook secret"
+	webhookName   = "host"           // its name in Tidings
+	webhookPath   = "/tidings"       // the path at which this application receives it
+	secretSetting = "webhook secret" // the name of the row that keeps its secret
 )
 
 // AskForWebhooks adds this application's webhook to Tidings, once, and keeps the secret that verifies the events. It tries until Tidings answers.
@@ -29,8 +29,8 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		secret, err := a.store.webhookSecret(ctx)
 		if err == nil && secret == "" {
-			// Tidings shows a secret once. If this process dies between the answer and the insert, addWebhook asks for a new
-			// one.
+			// Tidings shows a secret once. If this process dies between the answer and the INSERT, addWebhook asks for a new secret at
+			// the next start.
 			if secret, err = a.addWebhook(ctx); err == nil {
 				_, err = a.store.ExecContext(ctx, `INSERT INTO settings (name, value) VALUES (?, ?)`, secretSetting, secret)
 			}
@@ -118,7 +118,8 @@ func (b Badges) alert() string {
 	return "Something is new"
 }
 
-// receive receives a webhook. 204 means that the webhook is on disk. After any other answer, or none, Tidings sends it again.
+// receive receives an event of the webhook. It answers 204 when the event is on disk. After any other answer, or none, Tidings sends
+// the event again.
 func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 	// The signature is over the bytes as they arrived, so they are read before anything parses them.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))

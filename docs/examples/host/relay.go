@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The relay sends the rows of the outbox to Tidings, in order, and repeats each row until it is answered. If either program dies
-// between the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
+// The relay sends the rows of the outbox to Tidings, in order, and sends each row again until Tidings has answered it. If either
+// program dies between the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
 
 const (
 	mostEvents = 500       // the most events that Tidings accepts in one request
@@ -111,7 +111,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 	for i, row := range rows {
 		events[i] = row.event()
 	}
-	// Without an answer it is unknown whether the events took effect. The same rows are sent again with the same keys.
+	// Without an answer it is unknown whether the events took effect. So the rows stay, and are sent again with the same keys.
 	results, err := a.tidings.Ingest(ctx, events)
 	var refused *Error
 	switch {
@@ -214,13 +214,13 @@ func (a *Application) WatchErasures(ctx context.Context) {
 	}
 }
 
-// watchErasure asks for the state of one erasure, and notes its end.
+// watchErasure asks Tidings for the state of one erasure, and notes its end if it is done.
 func (a *Application) watchErasure(ctx context.Context, name string) error {
 	var answer struct {
 		Admin struct{ Erasure *struct{ DoneAt *string } }
 	}
 	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `query Erasure($name: String!) { admin { erasure(name: $name) { doneAt } } }`, map[string]any{"name": name}, &answer)
-	// The erasure is not done yet, or Tidings no longer has its record.
+	// The request failed, the erasure is not done yet, or Tidings no longer has its record.
 	if err != nil || answer.Admin.Erasure == nil || answer.Admin.Erasure.DoneAt == nil {
 		return err
 	}

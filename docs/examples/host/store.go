@@ -36,7 +36,7 @@ func OpenStore(path string) (*Store, error) {
 	return &Store{db}, nil
 }
 
-// write runs a function in a transaction, which is on disk when write returns without an error.
+// write runs a function in a transaction. If write returns no error, the transaction is on disk.
 func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	tx, err := s.BeginTx(ctx, nil)
 	if err != nil {
@@ -87,8 +87,8 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 // Action is one act to report to Tidings: the name of a mutation and its input, as in IngestAction.
 type Action map[string]map[string]any
 
-// tell puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders the event by it,
-// however late the event arrives.
+// tell puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by their times,
+// however late they arrive.
 func tell(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
 	text, err := json.Marshal(action)
 	if err != nil {

@@ -23,7 +23,7 @@ func Seed(ctx context.Context, store *Store) error {
 			return err
 		}
 	}
-	// Write directly into the tables, without events: the import brings these facts to Tidings.
+	// These rows are written without events, because the import brings their facts to Tidings.
 	past := time.Now().Add(-72 * time.Hour)
 	return store.write(ctx, func(tx *sql.Tx) error {
 		for i, pair := range [][2]string{{"ada", "grace"}, {"ada", "linus"}, {"grace", "ada"}, {"auth0|4711", "grace"}} {
@@ -47,7 +47,7 @@ func Seed(ctx context.Context, store *Store) error {
 func Export(ctx context.Context, store *Store, folder string) error {
 	folder = cmp.Or(folder, ".")
 	err := writeFile(filepath.Join(folder, "follows.csv"), func(out io.Writer) error {
-		// Each follow has its time, because Tidings counts posts from then on.
+		// Each follow has its time, because posts of the author count for the reader from then on.
 		lines, err := list(ctx, store, func(row *sql.Rows, into *[3]string) error {
 			return row.Scan(&into[0], &into[1], &into[2])
 		}, `SELECT reader, author, since FROM follows ORDER BY since, reader, author`)
