@@ -97,7 +97,7 @@ func MarshalVersion(text string) graphql.Marshaler { return graphql.MarshalStrin
 // argument in the error.
 func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Version", input) }
 
-// unmarshalText reads a text for a scalar of texts; kind names it in the error.
+// unmarshalText reads the text of a scalar. kind names the scalar in the error.
 func unmarshalText(kind string, input any) (string, error) {
 	text, ok := input.(string)
 	if !ok {
@@ -106,13 +106,13 @@ func unmarshalText(kind string, input any) (string, error) {
 	return text, nil
 }
 
-// MarshalJSON prints the text of a JSON object as it is: UnmarshalJSON checked it before it was stored.
+// MarshalJSON prints a text that is a JSON object, without a check: UnmarshalJSON made the text before it was stored.
 func MarshalJSON(text string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
 }
 
-// UnmarshalJSON reads a JSON object as its text: no white space, sorted keys, numbers as they were sent. So two spellings of
-// one object are one input for an idempotency key.
+// UnmarshalJSON reads a JSON object and returns it as a text without white space, with sorted keys, and with numbers as they were sent.
+// So two spellings of one object count as the same input under an idempotency key.
 func UnmarshalJSON(input any) (string, error) {
 	if _, ok := input.(map[string]any); !ok {
 		return "", services.Errorf(services.Invalid, "a JSON is an object, got %s", kindOf(input))

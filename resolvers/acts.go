@@ -9,11 +9,11 @@ import (
 	"tidings/services/acts"
 )
 
-// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
-// needs the scope calls asAdmin, and so does the export of a user. target and details record the object and the values of the
-// act; they never contain a secret. work runs once, and its writes carry the outcome: see acts.Service.Do. An act that cannot
-// be recorded is not done. The record has the subject of the token and not its key, because an operator may act as somebody
-// else. asAdmin is generic, because each mutation has a payload type of its own.
+// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
+// scope calls asAdmin, and so does the export of a user. target and details record the object and the values of the act; they never
+// contain a secret. work runs once, and the record of its outcome is written together with its own writes: see acts.Service.Do. An act
+// that cannot be recorded is not done. The record has the subject of the token and not the user whom the request acts for, because an
+// operator may act for somebody else. asAdmin is generic, because each mutation has a payload type of its own.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {
@@ -29,9 +29,9 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 	return payload, nil
 }
 
-// targetUser is the target of an act on a user; "" if the text is not the ID of a user. Such a text could be anything, and the
-// erasure of a user would not find it in the record. The work itself then refuses the ID, so the act is recorded as failed,
-// without a target.
+// targetUser is the target of an act on a user; "" if the text is not the ID of a user. Such a text could be anything, also the name of
+// a person, and the erasure of that person would not find it in the record. The work itself refuses such an ID, so the act is recorded
+// as failed, without a target.
 func targetUser(id string) string {
 	if _, err := services.ParseUserID("userId", id); err != nil {
 		return ""
@@ -39,8 +39,8 @@ func targetUser(id string) string {
 	return id
 }
 
-// subjectOf is the user or application that the token of a request names. It is the bearer, even while the bearer acts for
-// another user.
+// subjectOf is the user or application that the token of a request names. It is the one who sends the request, also when that one acts
+// for another user.
 func subjectOf(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -49,14 +49,14 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// operates reports whether the request has a token of an operator, for fields that the host application may use too. A token with
+// operates reports whether the request has a token of an operator. It is for fields that the host application may use too. A token with
 // both scopes is the application's. Its calls are not recorded as acts: thousands of them would bury the acts of people.
 func operates(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts returns a page of the acts of operators, the newest first. The page has no edges, so its one cursor is the cursor of the
+// acts returns a page of the acts of operators, the newest first. The page has no edges, and so it has only one cursor: that of its
 // last act. Reading the acts is not recorded as an act.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
@@ -84,8 +84,8 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	return page, nil
 }
 
-// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error. An act that stays
-// STARTED was interrupted when its node stopped: its outcome is unknown.
+// actShown is an act as the API shows it. An outcome that is neither Done nor Started is the code of the error with which the act
+// failed. An act that stays STARTED was interrupted when its node stopped: its outcome is unknown.
 func actShown(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
 		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),

@@ -9,13 +9,13 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the API's modes, indexed by the modes of services. One list serves the conversions in both directions.
+// authorModes has the mode in the API for each mode of the package services. One list serves the conversions in both directions.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned is the mode that an operator names; nil for none. It searches authorModes, because a reverse map would be a second
-// list to maintain.
+// pinned returns the mode of the package services for the mode in the API that an operator names; nil for none. It searches
+// authorModes, because a map for this direction would be a second list to maintain.
 func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
@@ -26,7 +26,7 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience returns an author's mode and number of followers. Followers are counted up to the threshold of the huge mode: a
+// audience returns an author's mode and number of followers. Followers are counted only up to the threshold of the huge mode, because a
 // greater number does not change the mode.
 func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
@@ -106,7 +106,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 		if err != nil {
 			return nil, err
 		}
-		// The badges are read by the user's ID, so they lack the key.
+		// The badges are read by the user's number, so the key is not in them.
 		_, key, err := services.SplitGlobalID(input.UserID)
 		if err != nil {
 			return nil, err
@@ -134,8 +134,8 @@ func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanou
 	})
 }
 
-// setActivityThresholds changes when users count as idle and dormant, on all nodes. Details are in hours, as in the input, so
-// that the record reads like the request.
+// setActivityThresholds changes when users count as idle and dormant, on all nodes. The details of the act are in hours, as in the
+// input.
 func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
 	details := fmt.Sprintf("idle %d h, dormant %d h", input.IdleAfterHours, input.DormantAfterHours)
 	return asAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
@@ -150,10 +150,10 @@ func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetAct
 	})
 }
 
-// pinAuthorMode keeps an author in a mode, whatever their number of followers, or ends the pin, so that the mode follows that
-// number again. A pin holds until it is ended, so that an author whose followers were bought does not flip between modes.
+// pinAuthorMode keeps an author in a mode, whatever their number of followers, or ends the pin, so that the mode follows that number
+// again. A pin holds until it is ended, so that an author with bought followers does not go back and forth between modes.
 func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
-	// For the record of the act: null in the input ends a pin.
+	// mode is for the record of the act. null in the input ends a pin.
 	mode := "unpinned"
 	if input.Mode != nil {
 		mode = input.Mode.String()

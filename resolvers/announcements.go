@@ -9,9 +9,9 @@ import (
 	"tidings/services/announcements"
 )
 
-// requireHostOrAdmin checks that the token has the scope of the host application or of operators. Operations with by: forHost
-// need one of them. An operator may do by hand what the application does by program, such as announcing an outage; the
-// operation is then recorded as an act.
+// requireHostOrAdmin checks that the token has the scope of the host application or of operators. The operations that the table
+// operations marks with forHost need one of them. An operator may do by hand what the application does by program, such as announcing
+// an outage; the operation is then recorded as an act.
 func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -23,8 +23,8 @@ func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	return nil
 }
 
-// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because
-// the change may not have reached this node's memory. It also returns an announcement that is withdrawn or has not started.
+// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because the
+// change may not have reached this node's memory yet. It also returns an announcement that is withdrawn or has not started.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 	return &page, nil
 }
 
-// readAnnouncements reads a page, below a position, of the one list that all users share. The page may be larger than what one
-// field shows. All announcements are in the node's memory; only the viewer's position and segments are read.
+// readAnnouncements reads a page of the one list that all users share, below the position of the cursor after. The page may be larger
+// than what one field shows. All announcements are in the node's memory; only the viewer's read position and segments have to be read.
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(announcements.End)
 	if after != nil {

@@ -24,6 +24,7 @@ import (
 	"tidings/tests/histories"
 )
 
+// dormancy is the time without a visit after which the model forgets a user, as Tidings does.
 const dormancy = 30 * 24 * time.Hour
 
 // announcementsNode is one node as the model's test sees it.
@@ -48,7 +49,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 // modelEntry is an announcement as the model has it.
 type modelEntry struct {
 	id           services.PostID
-	segments     announcements.Segments
+	segments     announcements.Segments // for whom it is; 0: for everybody
 	starts, ends time.Time
 	place        uint64 // its position; 0: it has none
 	missed       bool   // it had ended before its late start was processed
@@ -57,21 +58,21 @@ type modelEntry struct {
 
 func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
 
-// modelUser is the state of a user. The model compares announcements and dots with it, to tell which are unread and which are
-// lit.
+// modelUser is a user as the model has them. It tells which announcements are unread for the user, and which dots are lit.
 type modelUser struct {
 	number        services.UserID
 	here          bool // the badge of this user is read after every step
-	known         bool
+	known         bool // whether the user has rows: they visited, and were not forgotten since
 	place, from   uint64
 	read, changed time.Time
-	segments      announcements.Segments
-	cleared       map[string]uint64
-	versions      [2]string
-	shown         map[string]string // version of badges -> the content shown under it
-	pages         []string          // positions to mark up to, from cursors of earlier pages
+	segments      announcements.Segments // the segments that the user is in
+	cleared       map[string]uint64      // dot -> the stamp of the user's last clear
+	versions      [2]string              // the newest version of badges that each node has shown
+	shown         map[string]string      // version of badges -> the content shown under it
+	pages         []string               // positions to mark up to, from cursors of earlier pages
 }
 
+// visit notes that the user visits or marks: a new or forgotten user begins with all that is there read.
 func (u *modelUser) visit(now time.Time, head uint64) {
 	if away := now.Add(-dormancy); u.known && u.read.Before(away) && u.changed.Before(away) {
 		u.known, u.cleared = false, map[string]uint64{}
@@ -81,18 +82,20 @@ func (u *modelUser) visit(now time.Time, head uint64) {
 	}
 }
 
+// announcementsModel is the state that the nodes must show.
 type announcementsModel struct {
 	*rapid.T
 	nodes   [2]announcementsNode
 	entries []*modelEntry
 	users   []*modelUser
-	raises  []modelRaise
+	raises  []modelRaise  // of dots, in their order
 	setBack time.Duration // how far the clock was set back in total
 }
 
+// modelRaise is one raise of a dot.
 type modelRaise struct {
 	dot    string
-	target announcements.Segments
+	target announcements.Segments // for whom it is; 0: for everybody
 	at     uint64
 }
 
@@ -103,12 +106,14 @@ func (m *announcementsModel) must(err error) {
 	}
 }
 
+// node returns one of the nodes at random.
 func (m *announcementsModel) node() announcementsNode {
 	return m.nodes[rapid.IntRange(0, 1).Draw(m.T, "node")]
 }
 
 func (m *announcementsModel) now() time.Time { return m.nodes[0].Clock.Now() }
 
+// commit commits a command on a node. It fails the test if the command or the commit fails.
 func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err error) *jobs.Command {
 	m.Helper()
 	m.must(err)
@@ -128,6 +133,7 @@ func (m *announcementsModel) head() (stamp uint64) {
 
 var modelSegments = []string{"beta", "staff"}
 
+// drawSegments draws segments, and returns them as names and as bits.
 func (m *announcementsModel) drawSegments(label string) (names []string, bits announcements.Segments) {
 	for i, name := range modelSegments {
 		if rapid.IntRange(0, 3).Draw(m.T, label+name) == 0 {
@@ -141,7 +147,8 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle runs the due jobs and reads the positions that they gave. The new positions must be after all earlier ones.
+// settle runs the due jobs and reads the positions that they gave to announcements. Each new position must be greater than before, the
+// newest position until now.
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
@@ -174,7 +181,7 @@ func (m *announcementsModel) settle(before uint64) {
 	}
 }
 
-// list returns the announcements that the model shows to a user.
+// list returns the announcements that a user must see, the newest position first.
 func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
 	for _, e := range m.entries {
 		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
@@ -194,7 +201,7 @@ func (m *announcementsModel) isLit(u *modelUser, dot string) bool {
 	return false
 }
 
-// check compares the count, the list and the dots that a user is shown with the model.
+// check reads a user's count, list and dots on one of the nodes, and compares them with the model.
 func (m *announcementsModel) check(u *modelUser) {
 	m.Helper()
 	ctx := context.Background()
@@ -253,9 +260,10 @@ func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *servi
 	u.shown[place] = content
 }
 
-// TestAnnouncementsAgainstModel publishes, plans, starts, ends, edits, shows again, withdraws, raises, clears, marks and marks
-// late on two nodes, lets users come, go away for more than a month and return, loses keys and all of Redis, repeats jobs and
-// sets the clock back, at random. After every step the count, the list and the dots are those of the model.
+// TestAnnouncementsAgainstModel takes random steps on two nodes. Announcements are published, planned, started, ended, edited, shown
+// again and withdrawn. Dots are raised and cleared. Users mark, also late, go away for more than a month, and return. Keys or all of
+// Redis are lost, jobs are repeated, and the clock is set back. After every step the count, the list and the dots are those of the
+// model.
 func TestAnnouncementsAgainstModel(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	nodes := [2]announcementsNode{newAnnouncementsNode(w), newAnnouncementsNode(w.AnotherNode())}

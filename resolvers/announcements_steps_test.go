@@ -12,6 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
+// Each method below is a step: it does something on a node and does the same in the model.
 func (m *announcementsModel) publish() {
 	n := m.node()
 	e := &modelEntry{}
@@ -109,6 +110,7 @@ func (m *announcementsModel) setSegments() {
 	u.segments = bits
 }
 
+// lose deletes something from Redis at random: everything, a user's document, some of its fields, or the user's inbox.
 func (m *announcementsModel) lose() {
 	u := m.drawUser()
 	switch server := m.nodes[0].Server; rapid.IntRange(0, 3).Draw(m.T, "lost") {
@@ -123,7 +125,7 @@ func (m *announcementsModel) lose() {
 	}
 }
 
-// repeat queues jobs again, as if their worker had wrongly been considered dead.
+// repeat queues jobs that were done once more, as when another worker takes a worker for dead that is not.
 func (m *announcementsModel) repeat() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {

@@ -15,7 +15,7 @@ func (a *api) host(query string, variables map[string]any) answer {
 	return a.ask("", []services.Scope{services.ScopeIngest}, query, variables)
 }
 
-// announce publishes and returns the announcement's ID.
+// announce publishes an announcement with the fields of input, and returns its ID.
 func (a *api) announce(input string) string {
 	a.t.Helper()
 	got := a.host(`mutation { publishAnnouncement(input: `+input+`) { announcement { id unread } } }`, nil)
@@ -29,7 +29,8 @@ func (a *api) announce(input string) string {
 const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
-// unread reads the count and the list of a viewer, which must agree.
+// unread reads a user's count and list of announcements, which must agree, and which dots are lit. It returns the titles of the unread
+// announcements.
 func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
 	got := a.must(key, announcementsQuery, nil)
@@ -50,6 +51,7 @@ func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	return titles, lit
 }
 
+// wantUnread fails the test if the unread announcements of a user are not the wanted ones.
 func (a *api) wantUnread(key, want string) {
 	a.t.Helper()
 	if titles, _ := a.unread(key); strings.Join(titles, " ") != want {

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// Every error names an argument that the client has sent, so that a front end can show the message beside the field.
+// An error about an argument names one that the client has sent, so that a front end can show the message beside its field.
 func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	a := newAPI(t)
 	conversation := a.createConversation("GROUP", "alice", "bob")
@@ -67,7 +67,7 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	}
 }
 
-// The error for a text that is too long has the limit as an extension, as the errors of all other bounds have.
+// The error for a text that is too long has the limit in its extensions, like the errors of all other bounds.
 func TestALongTextHasItsLimit(t *testing.T) {
 	a := newAPI(t)
 	for query, limit := range map[string]float64{
@@ -81,8 +81,8 @@ func TestALongTextHasItsLimit(t *testing.T) {
 	}
 }
 
-// No object has the ID with the key zero. This ID is not taken for a missing ID, which would mean the newest item, or a post
-// without a parent.
+// No object has an ID with the number 0. Such an ID must not be taken for a missing one, which means the newest item or, as a parent,
+// no post.
 func TestNoObjectHasTheIDZero(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `{ viewer { badges { version } } }`, nil)
@@ -113,7 +113,8 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 	}
 }
 
-// Two times of one millisecond count as equal when the inputs of events with the same idempotency key are compared.
+// The time of an event is cut to milliseconds. So two times in one millisecond count as equal when an event is repeated under its
+// idempotency key.
 func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)

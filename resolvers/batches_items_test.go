@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// readings is the number of rounds of reads that a query may take: the objects behind the counts are known only after the
-// counts have been explained.
+// readings returns how many times mostTrips round trips a query may take. It is 2 for a query of the objects behind the counts, which
+// are known only after the counts have been explained.
 func readings(query string) int {
 	if strings.Contains(query, "nodeId") {
 		return 2
@@ -14,8 +14,8 @@ func readings(query string) int {
 	return 1
 }
 
-// The objects behind the counts have many types, whose fields conflict in one selection, so the selection is written by hand.
-// It has the types that read more than their objects.
+// The objects behind the counts have many types, whose fields conflict in one selection, so the selection is written by hand. It has
+// the types with fields that cause further reads.
 func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *counted) {
 	const author = "author { key name viewerFollows }"
 	const node = `node { __typename id ... on Post { ` + author + ` likeCount viewerHasLiked commentCount parent { id } comments { nodes { id } } }

@@ -8,6 +8,7 @@ import (
 	"tidings/tests/histories"
 )
 
+// Objects of every type that are requested by their IDs are read together.
 func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 	c.remembersReader = true
 	node := c.all.schema.Types["Node"]
@@ -40,7 +41,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
-// A key that no object has is looked up once.
+// IDs that no object has are looked up together too, and each once.
 func missesAreReadInBatches(t *testing.T, c *counted) {
 	c.remembersReader = true
 	missing := []string{

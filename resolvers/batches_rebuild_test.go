@@ -5,12 +5,11 @@ import (
 	"testing"
 )
 
-// rebuildTrips is the fewest round trips of a rebuild: a reader must find that the document is missing, the document must be
-// stamped before its facts are read, and the facts must be written after that. The last of the three returns the written
-// document.
+// rebuildTrips is the fewest round trips of a rebuild: a reader must find that the document is missing, the document must be stamped
+// before its facts are read, and the facts must be written after that. The third of them also returns the written document.
 const rebuildTrips = 3
 
-// The first badges after Redis has lost everything take three round trips to Redis, and each statement once.
+// The first query of badges after Redis has lost everything takes three round trips to Redis, and runs each SQL statement at most once.
 func badgesAfterALossAreReadInThreeRoundTrips(t *testing.T, c *counted) {
 	const query = "{ viewer { badges { total { value precision } conversations { total { value precision } } notifications { total { value precision } } homeFeed { value precision } } } }"
 	before := c.must("reader", query, nil)

@@ -20,24 +20,26 @@ import (
 	"tidings/tests/histories"
 )
 
-// A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and
-// however often an operation names it. The lists and the types are those of the schema: a new list or type is tested, or must be
-// listed below with the reason why it is not.
+// A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and however
+// often an operation names it. The exceptions are in readings and levels. The lists and the types are those of the schema: a new list
+// or type is tested, or must be listed below with the reason why it is not.
 
 const mostTrips = 2
 
 // statements counts the statements that SQL has run, by name.
 type statements struct {
 	mu    sync.Mutex
-	asked map[string]int
+	asked map[string]int // name -> how often
 }
 
+// note counts a statement.
 func (s *statements) note(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[name]++
 }
 
+// take returns the counts, and begins to count anew.
 func (s *statements) take() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,9 +48,10 @@ func (s *statements) take() map[string]int {
 	return taken
 }
 
-// forgetful is a Redis without copies of posts and people.
+// forgetful is a Redis that always answers as if it had no copies of posts and people.
 type forgetful struct{ *rdb.Projections }
 
+// Copies takes the round trip of a real read, and returns nothing.
 func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	if _, _, err := f.Projections.Copies(ctx, posts, users); err != nil {
 		return nil, nil, err
@@ -59,14 +62,14 @@ func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []
 // counted is a world whose reader has something in every list.
 type counted struct {
 	*api
-	made            *fanouttest.World
-	sql             *statements
-	all             *selector
-	remembersReader bool // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
+	made            *fanouttest.World // the first node, from which the others are made
+	sql             *statements       // counts the statements of all nodes
+	all             *selector         // notes which lists were selected
+	remembersReader bool              // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
 }
 
-// TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the
-// tests of an engine pair share one. Tests that change the world come last.
+// TestReadsAreBatched tries everything that reads several objects, on both engine pairs. It takes seconds to fill a world, so the tests
+// of an engine pair share one. Tests that change the world come last.
 func TestReadsAreBatched(t *testing.T) {
 	for name, options := range map[string]func(t *testing.T) fanouttest.Options{
 		"embedded":   func(*testing.T) fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
@@ -139,8 +142,8 @@ func (c *counted) costs(t *testing.T, when, query string, variables map[string]a
 	return got
 }
 
-// everywhere sends a query to a node with empty caches, to one that finds copies in Redis, and to one with everything in its
-// caches.
+// everywhere sends a query to a node with empty caches, to another one that finds copies in Redis, and to the latter again, which then
+// has everything in its caches.
 func (c *counted) everywhere(t *testing.T, query string, variables map[string]any) (got answer) {
 	t.Helper()
 	c.restart(false)
@@ -150,7 +153,7 @@ func (c *counted) everywhere(t *testing.T, query string, variables map[string]an
 	return c.costs(t, "warm", query, variables)
 }
 
-// selector writes operations that select everything.
+// selector writes operations that select every field.
 type selector struct {
 	t      *testing.T
 	schema *ast.Schema
@@ -175,7 +178,8 @@ func (s *selector) isList(field *ast.FieldDefinition) bool {
 	return kind.IsCompositeType() && (field.Type.Elem != nil || strings.HasSuffix(kind.Name, "Connection"))
 }
 
-// field selects a field and everything below it, with some more arguments.
+// field returns the text that selects a field of the type of, and everything below it. more are further arguments, and above the types
+// that contain the field.
 func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more string, above ...string) string {
 	arguments := required[of.Name+"."+field.Name]
 	for _, argument := range field.Arguments {
@@ -193,7 +197,8 @@ func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more st
 	return text + s.below(s.schema.Types[field.Type.Name()], above...)
 }
 
-// below selects all fields of a type, but no type within itself.
+// below returns the selection of all fields of a type. above are the types that contain it: a field of one of these types is left out,
+// because it would never end.
 func (s *selector) below(kind *ast.Definition, above ...string) string {
 	if !kind.IsCompositeType() {
 		return ""
@@ -213,7 +218,8 @@ func (s *selector) below(kind *ast.Definition, above ...string) string {
 	return " { " + strings.Join(fields, " ") + " }"
 }
 
-// empty returns the lists of an answer that are empty wherever they occur.
+// empty returns the paths of the lists of an answer that are empty wherever they occur. filled keeps, by path, whether a list had
+// items.
 func empty(value any, path string, filled map[string]bool) (names []string) {
 	var walk func(value any, path string)
 	walk = func(value any, path string) {
@@ -268,9 +274,10 @@ func nodesOfEdges(t *testing.T, value any) (compared int) {
 	return compared
 }
 
+// marked is the reason for lists in the payloads of marks.
 const marked = "of a mutation, read as the list of the viewer is"
 
-// uncounted are lists that no query selects.
+// uncounted are the lists that these queries do not select, with the reason or the test that reads them.
 var uncounted = map[string]string{
 	"CommentConnection.nodes": "a type is not asked for within itself; its edges are",
 	"UserConnection.nodes":    "listsOfTheUsersOfAListAreReadInBatches",
@@ -293,6 +300,7 @@ var uncounted = map[string]string{
 	"MarkAnnouncementsReadPayload.announcements": marked,
 }
 
+// Each list of the viewer, with everything below it, is read in batches.
 func everyListIsReadInBatches(t *testing.T, c *counted) {
 	viewer := c.all.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
@@ -326,6 +334,7 @@ func everyListIsReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
+// A list that an operation names several times, with different selections and sizes, is read once.
 func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
 	fewest := histories.Number(t, 3, 10)
 	viewer := c.all.schema.Types["Viewer"]

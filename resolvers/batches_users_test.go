@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The lists of the users of a page take one statement for each kind of list, wherever the users occur.
+// For the users of a page, each kind of list, such as their followers, is read by one statement, wherever the users occur.
 func listsOfTheUsersOfAListAreReadInBatches(t *testing.T, c *counted) {
 	const lists = `{ key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 		followers(first: 5) { nodes { key name } pageInfo { endCursor } } followees(first: 5) { nodes { key name } pageInfo { endCursor } }

@@ -15,22 +15,22 @@ import (
 const (
 	crowd     = 40 // people beside the reader
 	perList   = 30 // entries in each list, at least
-	talks     = 34
-	perTalk   = 5
-	itsPeople = 6
+	talks     = 34 // conversations of the reader
+	perTalk   = 5  // messages in each of them
+	itsPeople = 6  // members of each of them, beside the reader
 )
 
-// tooMany reports whether a field is a list of users within a list of users: selecting all of it would never end. See
+// tooMany reports whether a field is a list of users within a list of users: such a selection would be too large. See
 // listsOfTheUsersOfAListAreReadInBatches.
 func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, above []string) bool {
 	return kind.Name == "User" && s.isList(field) && len(above) > 1
 }
 
-// ofUsers are the statements that read fields of users, wherever they are shown.
+// ofUsers are the names of the statements that read fields of users.
 var ofUsers = map[string]bool{"relations of a user": true}
 
-// levels is how often a query may run a statement: once for the users of a list, and once more for the users who liked the
-// posts of the list, who are known only when the likes have been read.
+// levels returns how often a query may run a statement. It is 1, but for ofUsers 2 if the query reads likes: the users who liked are
+// known only when the likes have been read.
 func levels(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2
@@ -38,7 +38,7 @@ func levels(query, statement string) int {
 	return 1
 }
 
-// mustIngest reports events, all of which have to succeed, and returns the IDs of the objects that they made.
+// mustIngest sends events to ingest, all of which have to succeed, and returns the IDs of the objects that they made.
 func (c *counted) mustIngest(events ...event) (ids []string) {
 	c.t.Helper()
 	for part := range slices.Chunk(events, 200) {
@@ -54,6 +54,7 @@ func (c *counted) mustIngest(events ...event) (ids []string) {
 	return ids
 }
 
+// person returns the ID of the i-th of the people beside the reader.
 func person(i int) string { return fmt.Sprintf("user:p%02d", i%crowd) }
 
 // fill gives the reader something in every list.
@@ -97,7 +98,8 @@ func (c *counted) fill() {
 	events = append(events, event{"raiseDot": event{"name": "shop"}})
 	c.mustIngest(events...)
 	c.Quiet(c.Fanout)
-	// While Redis lacks the reader's last command, a board is read from SQL and its list of replays is not built.
+	// While the reader's document lacks the last command, a board is read from SQL, and its list of replays is not built in Redis. So
+	// wait until the documents are up to date.
 	for left := 1; left > 0; {
 		if left = c.Fanout.UpdateStaleViews(c.t.Context()); c.t.Context().Err() != nil {
 			c.t.Fatalf("the views of %d users are stale", left)
@@ -106,7 +108,7 @@ func (c *counted) fill() {
 	c.must("reader", "{ viewer { "+c.all.field(c.all.schema.Types["Viewer"], c.all.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
 }
 
-// fillPosts fills the feed and the notifications.
+// fillPosts makes posts, likes and answers, which fill the feed and the notifications.
 func (c *counted) fillPosts(reader string) {
 	var events []event
 	for i := range perList {
@@ -124,6 +126,7 @@ func (c *counted) fillPosts(reader string) {
 	c.mustIngest(events...)
 }
 
+// fillTalks makes conversations with messages.
 func (c *counted) fillTalks(reader string) {
 	var events []event
 	for i := range talks {
@@ -145,6 +148,7 @@ func (c *counted) fillTalks(reader string) {
 	c.mustIngest(events...)
 }
 
+// fillShows makes shows for the live board.
 func (c *counted) fillShows(reader string) {
 	var events []event
 	for i := range perList {
@@ -171,7 +175,7 @@ func (c *counted) fillShows(reader string) {
 	c.Must(err)
 }
 
-// ids are the IDs of the objects of a type that are in the reader's lists.
+// ids returns the IDs of the objects of a type in the reader's lists.
 func (c *counted) ids(kind string) (ids []string) {
 	c.t.Helper()
 	const page = "edges { node { id } }"

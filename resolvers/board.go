@@ -9,9 +9,9 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board. The position comes from a cursor or a show; the session identifies the board that
-// the position belongs to. The executor's resolver and the compiled one both call it, so that pages and errors are the same. The
-// device is passed because sessions may be kept by device.
+// liveBoard reads a page of a viewer's board. The position is the cursor after, or the show lastID. It belongs to the board of the
+// session. The executor's resolver and the compiled one both call it, so that pages and errors are the same. The name of the device is
+// passed on, because a session may be kept for each device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -49,12 +49,12 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 	return page
 }
 
-// watchLiveBoard turns the changes of a viewer's board into events of a subscription. since is the version of the badges that
-// the client holds, "" for none.
+// watchLiveBoard turns the changes of a viewer's board into events of a subscription. since is the version of the badges that the
+// client has, or "".
 func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// Watch gets no version: the badges are sent even if the client has their version, because the board may have changed while
-	// the badges did not.
+	// Watch gets no version, so it sends the badges even if the client has them already: the board may have changed while the badges
+	// did not.
 	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
 	if err != nil {
 		cancel()
@@ -65,16 +65,16 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// A client that reconnects may still show the state at the start of the watch, which is then skipped.
+	// A client that reconnects may already have the state with which the watch begins. Then this state is not sent.
 	known := func(change live.Change) bool { return change.Unchanged() && change.Badges.Version == since }
 	return relay(ctx, cancel, r.Log, changes, exceptKnown(known, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		return r.liveBoardChange(ctx, viewer, change)
 	})), nil
 }
 
-// liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first event's
-// names for as long as the subscription lasts. All lists share one slice of hosts and one of IDs, so that a field of one show is
-// read for all shows of the event.
+// liveBoardChange reads the hosts of an event, with a loader of its own: a loader that lives as long as the subscription would keep the
+// names of the first event. All lists share one slice of hosts and one of IDs, so that a field of one show is read for all shows of the
+// event.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
 	// The lists are in the order in which the fields below take them from shown.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}

@@ -10,7 +10,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A mutation whose effect exists already returns changed: false. Repeated under its key, it gets the first answer again.
+// A mutation whose effect exists already returns changed: false. A mutation that is repeated under its idempotency key gets its first
+// answer again.
 func TestVerbsAreIdempotent(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
@@ -59,7 +60,8 @@ func TestVerbsAreIdempotent(t *testing.T) {
 	})
 }
 
-// A key remembers that its request changed something, even if the effect exists when the request is repeated.
+// A request that changed something returns changed: true again when it is repeated under its idempotency key, although the effect
+// exists by then.
 func TestAKeyRemembersThatItChanged(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -117,7 +119,7 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	}
 }
 
-// Marks return the items that they marked, as they are now.
+// Mutations that mark notifications return the notifications that they marked, as they are after the mark.
 func TestMarksReturnTheMarkedItems(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -185,7 +187,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// A member's mutation whose effect exists already returns changed: false.
+// A mutation in a conversation whose effect exists already returns changed: false.
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

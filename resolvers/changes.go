@@ -9,9 +9,9 @@ import (
 	"tidings/services/stream"
 )
 
-// changes is a page of the change stream, in the order of versions. A cursor never expires, because a position is a version: if
-// a newer change of the same user has replaced a change, the reader gets the newer one later. The server keeps no reader's
-// position, so any number of readers can follow the stream.
+// changes returns a page of the change stream, in the order of versions. A cursor never expires, because a position is a version: if a
+// newer change of the same user has replaced a change, the reader gets the newer one later. The server keeps no reader's position, so
+// any number of readers can follow the stream.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -32,7 +32,8 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
 	found = found[:min(size, len(found))]
-	// FullTo is the version up to which the reader had everything. It decides what is new in a change: see stream.Position.
+	// FullTo is the version up to which the reader had everything. It decides which counts of a change are new to the reader: see
+	// stream.Position.
 	for _, change := range found {
 		part.List = append(part.List, graphBadgeChange(change, position.FullTo))
 	}
@@ -40,10 +41,10 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	return part, nil
 }
 
-// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
-// The second is the version up to which the reader had everything when it began to page: any newer change is new to the reader,
-// and may alert the user. Two cursors are needed only while a reader is behind. When it has caught up, both versions are equal,
-// and one cursor is enough again.
+// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two. The
+// first is how far the reader has read. The second is the version up to which the reader had everything when it began to page: a count
+// that changed after that version is new to the reader, and may alert the user. Two cursors are needed only while a reader is behind.
+// When it has caught up, both versions are equal, and one cursor is enough again.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
 	if position.FullTo != position.ReadTo {
@@ -72,9 +73,9 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// graphBadgeChange is a change as the API shows it to a reader that has all changes up to a version. A count of 0 is shown only if
-// it changed after that version, because it tells an application to remove a number. The other zeros of a user would only make
-// the answer long.
+// graphBadgeChange is a change as the API shows it to a reader that has all changes up to the version after. A count of 0 is shown only
+// if it changed after that version: then it tells the application to remove a number. The other zeros of a user would only make the
+// answer long.
 func graphBadgeChange(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{

@@ -13,26 +13,26 @@ import (
 	"tidings/services/chat"
 )
 
-// The kinds of the cursors of conversations. Each kind also stands for the form of the cursor. Their numbers differ from those
-// of cursorKind and of other lists, so that no cursor is taken for one of another list.
+// The kinds of the cursors of conversations. Each kind is the first byte of a cursor. The numbers differ from those of cursorKind and
+// of the cursors of other lists, so that no cursor is taken for one of another list.
 const (
 	conversationCursor = 16 + iota
 	messageCursor
 	memberCursor
 
-	positionLength = 1 + 8 + 8
+	positionLength = 1 + 8 + 8 // bytes: kind, object, position
 )
 
-// positionText prints a position in a list: the kind of the list, the object that the list belongs to (of), and the position
-// (at). It contains no secret. The object has 64 bits, because it may be a user, a conversation or a time.
+// positionText prints a position in a list: the kind of the list, the object that the list belongs to (of), and the position (at). It
+// contains no secret. of has 64 bits, because it may be a user, a conversation or, in the list of conversations, a time.
 func positionText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, positionLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(bytes, at))
 }
 
-// parsePosition reads the output of positionText. The caller compares of with the object that it lists. Both numbers are bounded,
-// so that they fit into SQL's signed integers. Strict decoding refuses a second spelling of one position.
+// parsePosition reads the output of positionText. The caller must compare of with the object whose list it reads. Both numbers are
+// bounded, so that they fit into SQL's signed integers. Strict decoding refuses a second spelling of one position.
 func parsePosition(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != positionLength || bytes[0] != kind {
@@ -78,7 +78,7 @@ func positionIn(kind byte, id services.ConversationID, after *string, start uint
 	return at, err
 }
 
-// chatPage makes the PageInfo of a page of edges.
+// chatPage makes the PageInfo of a page of edges. cursor returns an edge's cursor, and more says whether another page follows.
 func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: more}
 	if len(edges) > 0 {
@@ -130,8 +130,8 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	return list, nil
 }
 
-// graphConversation makes a conversation from its state alone. The counts are the member's counts, before the display policy.
-// Unread does not come from the badge document: the count and the list come from one read of SQL, so they cannot differ.
+// graphConversation makes a conversation from its state alone. The counts are those of the member, before the display policy. Unread
+// does not come from the badge document: the count and the list come from one read of SQL, so they cannot differ.
 func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
@@ -177,8 +177,8 @@ func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, erro
 	return list[0], nil
 }
 
-// inConversation runs an operation in a conversation, and returns the conversation after it. Mutations with this payload
-// differ in their inputs only.
+// inConversation runs an operation in a conversation, and returns the conversation as it is then. The mutations that return a
+// ConversationPayload differ only in their inputs.
 func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -187,8 +187,8 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	return r.conversationPayload(ctx, done, done.call.conversation), nil
 }
 
-// conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So
-// the conversation is null if the viewer has quit it since, and the badges count the remaining conversations.
+// conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So the
+// conversation is null if the viewer has quit it by then.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifSelected(ctx, r, func() (graph.Conversation, error) { return r.conversation(ctx, done.viewer, id) }, "conversation")
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

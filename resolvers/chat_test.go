@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// createConversation makes a conversation of its creator and others and returns its ID.
+// createConversation makes a conversation of its creator and some other users, and returns its ID.
 func (a *api) createConversation(kind, creator string, others ...string) string {
 	a.t.Helper()
 	a.Named(others...)
@@ -27,7 +27,7 @@ func (a *api) createConversation(kind, creator string, others ...string) string 
 const sayQuery = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input: {conversationId: $c, body: $b, mentionIds: $m}) {
 	message { id body author { key } mentions { key } recalled } conversation { id unread { value } } badges { conversations { total { value } } } } }`
 
-// say sends a message, lets it be projected, and returns its ID.
+// say sends a message, runs the jobs that it causes, and returns its ID.
 func (a *api) say(key, conversation string, mentions ...string) string {
 	a.t.Helper()
 	got := a.must(key, sayQuery, map[string]any{"c": conversation, "b": "hello", "m": mentions})
@@ -38,7 +38,7 @@ func (a *api) say(key, conversation string, mentions ...string) string {
 	return id
 }
 
-// read marks a conversation read, up to a message unless it is "".
+// read marks a conversation as read: up to the message upTo or, if upTo is "", all of it.
 func (a *api) read(key, conversation, upTo string) answer {
 	a.t.Helper()
 	variables := map[string]any{"c": conversation}
@@ -48,7 +48,8 @@ func (a *api) read(key, conversation, upTo string) answer {
 	return a.as(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
 }
 
-// unreadCounts is a user's unread messages and mentions in the badge, which must equal the sums over the list.
+// unreadCounts returns a user's counts of unread messages and mentions in the badges, as text. They must equal the sums over the list
+// of conversations.
 func (a *api) unreadCounts(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } conversations { total { value precision } mentions { value } } }
@@ -76,6 +77,7 @@ func (a *api) unreadCounts(key string) string {
 	return fmt.Sprint(unread, "+", mentions)
 }
 
+// wantUnreadCounts fails the test if the unreadCounts of a user are not the wanted ones.
 func (a *api) wantUnreadCounts(what, key, want string) {
 	a.t.Helper()
 	if got := a.unreadCounts(key); got != want {

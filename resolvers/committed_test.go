@@ -17,8 +17,8 @@ import (
 	"tidings/services"
 )
 
-// cutOff are badges that cannot be read. An attempt to read them makes every later read fail too. After its commit, a mutation
-// reads the badges first.
+// cutOff stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls cut, which
+// makes every later read of the mutation fail too.
 type cutOff struct {
 	Badges
 	cut func()
@@ -60,7 +60,7 @@ func (a *api) askWithoutReadsAfterCommit(key, query string, variables map[string
 	return got
 }
 
-// askAll is a mutation that selects every part of its payload.
+// askAll returns the text of a mutation that selects every part of its payload.
 func askAll(verb string) string {
 	field := schema.Mutation.Fields.ForName(verb)
 	var shown []string
@@ -127,7 +127,8 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
 			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
 		}
-		// Repeated under its key, the mutation returns the same result, now with the parts that could not be read.
+		// When it is repeated under its idempotency key, the mutation returns the same result, now with the parts that could not be
+		// read.
 		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
 		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
 			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)

@@ -8,17 +8,17 @@ import (
 	"tidings/services"
 )
 
-// The executor supports fields that fail, wait or run in parallel. A selection of plain fields of a loaded value needs none of
-// that. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
-// compiled, and the executor answers it. So this code need not support all of GraphQL, as long as it compiles nothing that it does
-// not support.
+// gqlgen's executor supports fields that fail, wait or run in parallel. A selection of plain fields of a value that is already read
+// needs none of that. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
+// compiled, and the executor answers it. So this code need not support all of GraphQL, as long as it compiles nothing that it does not
+// support.
 
 // writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines. It must not keep value
 // or anything in it: the caller writes the next item into the same memory.
 type writer[T any] func(to []byte, value *T) []byte
 
-// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so that a
-// request need not examine the selection.
+// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so that no
+// request has to look at the selection.
 type member[T any] func(selected ast.SelectionSet) writer[T]
 
 // object is the compiler of a type of the schema: a member for each field. The executor answers a selection that has a field
@@ -29,10 +29,10 @@ type object[T any] struct {
 	members map[string]member[T]
 }
 
-// plainFields is the selection of a type with its fragments expanded. It returns false if the selection has directives,
-// repeats a key of the answer (which may need a merge), or has a condition on another type: the executor then does the work.
-// Variables are not looked at: a compiled document serves all of their values. A condition on the type itself is plain,
-// because every value of the selection has that type.
+// plainFields is the selection of a type with its fragments expanded. It returns false if the selection has directives, repeats a key
+// of the answer (which may need a merge), or has a fragment on another type: the executor then does the work. It does not look at
+// variables, because a document is compiled once for all of their values. A fragment on the type itself is plain, because every value
+// of the selection has that type.
 func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
@@ -50,8 +50,8 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != kind || !add(s.SelectionSet) {
 					return false
 				}
-			// A fragment that is spread a second time repeats its keys, so add stops there: nested spreads cannot make it run
-			// long.
+			// If a fragment is used a second time, its keys are repeated, so add stops there. So fragments within fragments cannot make
+			// it run for long.
 			case *ast.FragmentSpread:
 				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != kind || !add(s.Definition.SelectionSet) {
 					return false
@@ -64,9 +64,9 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 	return fields, plain
 }
 
-// compile makes the writer of a selection; nil if the selection is not plain or has a field that cannot be compiled. One such
-// field anywhere below leaves the whole part to the executor. The parts are in the order of the document, which is the order
-// of the answer.
+// compile makes the writer of a selection; nil if the selection is not plain or has a field that cannot be compiled. One such field
+// anywhere below is enough to leave the whole selection to the executor. The writer writes the fields in the order of the document, as
+// an answer must have them.
 func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	type part struct {
 		key   []byte
@@ -96,7 +96,8 @@ func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	}
 }
 
-// appendKey writes the key of a field in the answer. An alias is a name of GraphQL, so quoting never escapes anything.
+// appendKey writes the key of a field in the answer. The key is a name in GraphQL's syntax, so it has no character that must be
+// escaped.
 func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
@@ -119,14 +120,14 @@ func (o object[T]) field(field *ast.Field) writer[T] {
 	return make(field.SelectionSet)
 }
 
-// leaf is a field without fields of its own. The document has been validated, so a leaf has no selection that could be
-// ignored here.
+// leaf returns the member for a field without fields of its own. It ignores the selection: the document has been validated, so a leaf
+// has none.
 func leaf[T any](write writer[T]) member[T] {
 	return func(ast.SelectionSet) writer[T] { return write }
 }
 
-// within is a field with fields of its own. get must not return nil: a field that can be null is a leaf, or is not compiled. get
-// returns a pointer into the value, so that nothing is copied and nothing is allocated for each item.
+// within returns the member for a field with fields of its own. get must not return nil: a field that can be null is a leaf, or is not
+// compiled. get returns a pointer into the value, so that nothing is copied and nothing is allocated for each item.
 func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
@@ -137,8 +138,8 @@ func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	}
 }
 
-// listed is a field with a list of values that have fields of their own. A nil list is written as [], because no list in a
-// compiled type can be null.
+// listed returns the member for a field with a list of values that have fields of their own. A nil list is written as [], because no
+// list in a compiled type can be null.
 func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
@@ -158,8 +159,8 @@ func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 	}
 }
 
-// appendText writes a string as execution does, byte for byte: a test compares both. encoding/json is not used, because it
-// escapes <, > and & and gqlgen's marshaler does not.
+// appendText writes a string as the executor does, byte for byte: a test compares both. It does not use encoding/json, which escapes <,
+// > and &: the executor does not.
 func appendText(to []byte, text string) []byte {
 	return append(appendEscaped(append(to, '"'), text), '"')
 }
@@ -179,7 +180,8 @@ func appendID(to []byte, kind, key string) []byte {
 	return append(services.AppendEscapedKey(to, key), '"')
 }
 
-// appendEscaped escapes the characters that JSON requires and, like execution, no others: not even invalid UTF-8.
+// appendEscaped escapes the characters that JSON requires to be escaped and, like the executor, no others. Invalid UTF-8 stays as it
+// is.
 func appendEscaped(to []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
 	// Runs without a special character are copied at once.

@@ -12,18 +12,18 @@ import (
 	"tidings/services/chat"
 )
 
-// conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations
-// of a response, and then read together. A part that is there twice is read once, because the loader reads each key once.
+// conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
+// response, and then read together. A part may be in it twice: the loader reads it once.
 type conversationParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
 }
 
-// add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It
-// only computes keys, and reads nothing.
+// add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It computes
+// the keys of the parts, and reads nothing.
 func (p *conversationParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
-		// The IDs of messages follow from the conversation's count, so that no statement is needed to find them.
+		// The messages of a conversation are numbered from 1, so their IDs follow from the state, without a statement.
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
 		p.messages = append(p.messages, newest...)
 	}
@@ -42,8 +42,8 @@ func (p *conversationParts) add(state chat.State, fields wanted, variables map[s
 	}
 }
 
-// membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page
-// follows. Size is part of the key, so two fields with different sizes are two pages.
+// membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page follows.
+// Size is part of the key, so two fields with different sizes read two pages.
 func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
@@ -62,8 +62,8 @@ func requestedPage(field *ast.Field, variables map[string]any, kind byte, id ser
 	return size, position, err
 }
 
-// readConversationParts reads messages and members, with one query for each kind, and returns the people in them. The caller
-// still has to read these people, and may have others to read with them.
+// readConversationParts reads messages and members, with one query for each kind, and returns the people in them. The caller still has
+// to read these people themselves, perhaps together with others.
 func (r *Resolver) readConversationParts(ctx context.Context, parts conversationParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -88,7 +88,7 @@ func (r *Resolver) readConversationParts(ctx context.Context, parts conversation
 	return people, nil
 }
 
-// readPartsAndPeople reads messages, members and the people in both. Fields find them in the loader afterwards.
+// readPartsAndPeople reads messages, members and the people in both. Afterwards the resolvers of the fields find them in the loader.
 func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationParts) error {
 	people, err := r.readConversationParts(ctx, parts)
 	if err == nil {
@@ -97,12 +97,12 @@ func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationPar
 	return err
 }
 
-// selectedPartsKey is the key of the parts of one conversation that an operation selects. It has a type of its own, so that it
-// never equals the key of another shared value.
+// selectedPartsKey is a key for dataloader.Shared: it stands for the parts of one conversation that an operation selects. It is a type
+// of its own, so that it never equals the key of another shared value.
 type selectedPartsKey services.ConversationID
 
-// readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. All fields
-// of the conversation call it, and the first call reads.
+// readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. The resolvers of
+// all these fields call it, and the first call reads.
 func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversation) error {
 	if shown.Read {
 		return nil
@@ -125,8 +125,8 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	return r.conversationPage(ctx, viewer, askers, states, more)
 }
 
-// conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker as many
-// conversations as it shows. A subscription has one asker, its own field.
+// conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker, which is a field that
+// requests the page, as many conversations as that field shows. A subscription has one asker, its own field.
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts conversationParts
 	variables := graphql.GetOperationContext(ctx).Variables

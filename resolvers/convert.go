@@ -9,8 +9,8 @@ import (
 	"tidings/services/feed"
 )
 
-// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. It reads
-// nothing, so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
+// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. graphUser reads nothing,
+// so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
 func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
@@ -27,7 +27,7 @@ func graphUsers(read map[services.UserID]services.User, numbers []services.UserI
 	return users
 }
 
-// graphPost is one of several posts that are shown together. When a field of one post is requested, the field is read for all.
+// graphPost makes one of several posts that are shown together. When a field of one post is requested, the field is read for all.
 // together must be the same slice for all of them: the loader reads the counts of all its posts when the counts of the first are
 // requested.
 func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
@@ -46,7 +46,7 @@ func graphPost(post services.Post, author services.User, together []services.Pos
 	return shown
 }
 
-// orNull is a text, nil for an empty one.
+// orNull returns a pointer to the text; nil for an empty text.
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -63,8 +63,8 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It
-// calls visible, although the viewer has just written: a user who likes a post may have been blocked between the commit and this
+// post reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It calls
+// visible, although the viewer has just written: the author may have blocked a user who likes the post between the commit and this
 // read.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
@@ -82,7 +82,7 @@ func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	return graphPost(post, seen.people[post.Author], []services.Post{post}), nil
 }
 
-// authorsOf are the authors of the posts of a page.
+// authorsOf returns the authors of the posts of a page, in their order.
 func authorsOf(page feed.Page) []services.User {
 	authors := make([]services.User, len(page.Items))
 	for i, item := range page.Items {
@@ -91,9 +91,9 @@ func authorsOf(page feed.Page) []services.User {
 	return authors
 }
 
-// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post:
-// a page may be short, or empty, although more posts follow. The compiled answer has the same page: see pageObject. A test
-// compares both, byte for byte.
+// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a page may
+// be short, or empty, although more posts follow. pageObject makes the same page in compiled answers. A test compares both, byte for
+// byte.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
 		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,

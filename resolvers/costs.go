@@ -2,18 +2,17 @@ package resolvers
 
 import "tidings/services/devices"
 
-// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
-// time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
-// around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a
-// whole page. A weight is for the read of the field itself; the fields below it have costs of their own. A read of Redis or a
-// node cache costs about 20, one statement of SQL 30 to 50, and several statements 200 or more, because nobody should repeat
-// them under aliases. An operation above --query-cost (30,000 by default) is refused. The cost of a query is charged to the
-// budget READS, and so is a large payload of a mutation. The schema has tests for both directions: a weight must name a field, and
-// a list with a size must have a weight.
+// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's time:
+// see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists around it. Fields
+// of users and posts are cheap here although they are read from SQL, because one statement reads them for a whole page. A weight is for
+// the read of the field itself; the fields below it have costs of their own. A read of Redis or a node cache costs about 20, one
+// statement of SQL 30 to 50, and several statements 200 or more, so that nobody repeats them under aliases. An operation above
+// --query-cost (30,000 by default) is refused. The cost of a query is charged to the budget READS, and so is a large payload of a
+// mutation. Tests check that each weight names a field, and that each list with a size has a weight.
 var Weights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user
-	// Introspection walks the whole schema for one short line of text. Tools ask for it once; READS bounds a client that
+	// Introspection walks the whole schema for one short line of text. Tools ask for it once; The budget READS bounds a client that
 	// repeats it.
 	"Query.__schema": 1000,
 	"Query.__type":   100,
@@ -89,7 +88,7 @@ var Weights = map[string]int{
 	"Announcement.url":       2,
 	"Announcement.data":      2,
 	"Notification.causes":    5,
-	// A subscription pays when it opens. Its events pay from a budget of their own: see Limits.Event.
+	// The weight of a subscription is charged when it opens. Its events are charged to a budget of their own: see Limits.Event.
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,
@@ -97,14 +96,14 @@ var Weights = map[string]int{
 	"Subscription.conversationsChanged": 50,
 }
 
-// Pages are the maximum page sizes of the fields for which it is not 100. The cost of a field is computed for at most that many
-// items, so its resolver must refuse a larger page: the client would not pay for the rest.
+// Pages has the largest page sizes of the fields whose largest page is not 100 items. The cost of a field is computed for at most that
+// many items, so its resolver must refuse a larger page: the client would not pay for the rest.
 var Pages = map[string]int{"Admin.export": maxExport}
 
-// Lists are the greatest lengths of lists of objects whose length no argument gives, or less where a comment says so. If the selection
-// of such a list has a page, that page is read for each item, so the list costs as if it were full. Otherwise its objects are read
-// together, and it counts as 10 items at most. In the payload of a mutation with ids, the list counts one item for each ID; without ids
-// it counts as any other list. A test finds the lists that are missing here.
+// Lists has the greatest lengths of lists of objects whose length no argument gives, or a smaller number where a comment says so. If
+// something with a page of its own is selected below such a list, that page is read for each item, so the list costs as if it were
+// full. Otherwise its objects are read together, and it counts as 10 items at most. In the payload of a mutation with ids, the list
+// counts one item for each ID; without ids it counts as any other list. A test finds the lists that are missing here.
 var Lists = map[string]int{
 	"Admin.hostCategories":                       100,
 	"Admin.webhooks":                             50,

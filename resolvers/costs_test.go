@@ -10,7 +10,7 @@ import (
 	"tidings/graph"
 )
 
-// Every weight is of a field of the schema. Any other weight would have no effect.
+// Every weight names a field of the schema. A weight of any other name would have no effect.
 func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	for name, weight := range Weights {

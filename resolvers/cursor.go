@@ -10,15 +10,15 @@ import (
 	"tidings/services/notifications"
 )
 
-// The bounds of first. A page of 20 is about a screen. 100 is also the largest page that transport assumes when it computes a
-// cost, except for export: see Pages.
+// The bounds of first. A page of 20 is about a screen. 100 is also the largest page for which the package transport computes a cost,
+// except for export: see Pages.
 const (
 	defaultFirst = 20
 	maxFirst     = 100
-	maxExport    = 1000 // lines
+	maxExport    = 1000 // lines of an export
 
-	// cursorLength is the length of a kind, a user and a position together. Some longer cursors begin with them. Cursors are
-	// opaque to clients, but no secret: they are checked and never trusted.
+	// cursorLength is the number of bytes of a kind, a user and a position together. Some longer cursors begin with these three.
+	// Cursors are opaque to clients, but no secret: they are checked and never trusted.
 	cursorLength = 1 + 4 + 8
 )
 
@@ -77,13 +77,14 @@ func (k cursorKind) String() string {
 	return "another list"
 }
 
-// pageSize checks first: 1 to 100, 20 when left out. A larger page is refused and not cut, because a client could take the
-// shorter one for the end. The resolvers of all lists, except the export, call it before their first read.
+// pageSize returns the page size for the argument first: 1 to 100, or 20 when it is left out. A larger first is refused and not cut,
+// because a client could take the shorter page for the end of the list. The resolvers of all lists, except the export, call it before
+// their first read.
 func pageSize(first *int) (int, error) {
 	return sizeUpTo(first, defaultFirst, maxFirst)
 }
 
-// sizeUpTo checks first, which can be 1 to most. If first is left out, the size is the value of otherwise.
+// sizeUpTo returns the page size for the argument first, which can be 1 to most. If first is left out, the size is otherwise.
 func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	if first == nil {
 		return otherwise, nil
@@ -94,13 +95,13 @@ func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	return *first, nil
 }
 
-// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret. It contains the viewer, so that a
-// cursor shared by a link is not taken for a position in another viewer's list.
+// text returns the cursor of a position in a viewer's own list: kind, viewer, position. It contains no secret. It contains the viewer,
+// so that a cursor shared by a link is not taken for a position in another viewer's list.
 func (k cursorKind) text(viewer services.UserID, position uint64) string {
 	return string(k.append(nil, viewer, position))
 }
 
-// append appends the text of a position; its letters need no escapes in JSON.
+// append appends the cursor that text returns. It needs no escapes in JSON.
 func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) []byte {
 	// The array is on the stack, because a page has many cursors.
 	var bytes [cursorLength]byte
@@ -110,9 +111,9 @@ func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) [
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position.
-// The kind, the owner and the range are checked before a text from a client reaches a statement. Another user's cursor has an
-// error of its own, because it comes from a shared link and not from a mistake of the client.
+// parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position. The kind,
+// the viewer and the range are checked before a position from a client reaches an SQL statement. Another user's cursor has an error of
+// its own, because it comes from a shared link and not from a mistake of the client.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -144,9 +145,9 @@ func (r *Resolver) notificationPositionText(viewer services.UserID, position not
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-// parseNotificationPosition reads the output of notificationPositionText. If the application has removed the category, the cursor
-// is INVALID, because the position no longer exists. The first half is checked against the viewer; the second half has the
-// category in the place of the viewer.
+// parseNotificationPosition reads the output of notificationPositionText. If the host application has removed the category, the cursor
+// is INVALID, because the position no longer exists. The first half is checked against the viewer; the second half has the category in
+// the place of the viewer.
 func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
@@ -154,7 +155,8 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		return position, err
 	}
 	position.At = time.UnixMicro(int64(at)).UTC()
-	// parse compares a viewer, here the category, so each category is tried. Both lists are short.
+	// parse can only compare the number in the place of the viewer, which is the category here. So each category is tried. Both lists
+	// are short.
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
 			position.Category, position.Subject = category, services.PostID(subject)
@@ -175,14 +177,15 @@ func feedCursorText(viewer services.UserID, position services.PostID) string {
 	return feedCursor.text(viewer, uint64(position))
 }
 
+// parseFeedCursor reads the output of feedCursorText for this viewer.
 func parseFeedCursor(viewer services.UserID, text string) (services.PostID, error) {
 	position, err := feedCursor.parse("after", viewer, text)
 	return services.PostID(position), err
 }
 
-// newerOf is the position of newerThan, which cannot be combined with the other two arguments. given is false without it. The
-// post itself need not exist. A client sends the newest post that it has, and the author may have deleted that post since: a
-// missing post must not make the client reload its whole list.
+// newerOf returns the position of the argument newerThan, which cannot be combined with after and lastID. given is false if newerThan
+// is left out. The post itself need not exist. A client sends the newest post that it has, and the author may have deleted that post
+// since: a missing post must not make the client reload its whole list.
 func newerOf(after, lastID, newerThan *string) (position services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
@@ -196,8 +199,8 @@ func newerOf(after, lastID, newerThan *string) (position services.PostID, given 
 	return position, true, err
 }
 
-// startOf is the position below which a page starts: the position of after or lastId, which exclude each other, or the newest
-// position without both. lastId is for clients that keep posts and no cursors.
+// startOf returns the position below which a page starts. This is the position of after or of lastID, which exclude each other. Without
+// both it is the greatest position. lastID is for clients that keep posts and no cursors.
 func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:

@@ -27,7 +27,8 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	})
 }
 
-// The cursors of a user's posts and shows are read back after 2039 too, when bit 62 of the IDs of posts is set.
+// The cursors of lists whose positions are IDs or times are parsed again whatever the time is: from 2039 on, bit 62 of the IDs of posts
+// is set.
 func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
 		for _, kind := range []byte{publishedCursor, hostedCursor, memberCursor} {
@@ -44,7 +45,8 @@ func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	}
 }
 
-// Every text that is sent as a cursor is parsed, or refused with the reason. A parsed cursor prints the same text again.
+// Every text that is sent as a cursor is parsed, or refused with the reason. If a text is parsed, its position prints as the same text
+// again.
 func FuzzCursor(f *testing.F) {
 	good := feedCursorText(7, 99)
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", "AAAA", strings.Repeat("A", 18), strings.Repeat("_", 18), "\x00", strings.Repeat("A", 10_000)} {

@@ -9,10 +9,12 @@ import (
 	"tidings/services/devices"
 )
 
+// devicesKey is a key for dataloader.Shared.
 type devicesKey struct{}
 
-// devicesOf are the viewer's devices, which all fields of a response share. They contain no secret: the keys of a subscription
-// are never read back. The payload of a registration reads them again, because Forget has dropped the shared list.
+// devicesOf returns the viewer's devices, which are read once for all fields of a response. They contain no secret: the keys of a
+// browser's push subscription are never shown. The payload of a registration reads them again, because registerDevice has called
+// Forget.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.
@@ -28,8 +30,8 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// deviceNodes adds the viewer's own devices. The ID of another user's device has no node, like an unknown ID. A user has few
-// devices, so all are read, and the IDs are looked up among them.
+// deviceNodes adds the viewer's own devices. The ID of another user's device finds no node, like an unknown ID. A user has few devices,
+// so all are read, and the IDs are looked up among them.
 func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
@@ -43,8 +45,8 @@ func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return err
 }
 
-// afterDevices are the badges and the viewer of a payload; nil if they could not be read. A registration changes no badge.
-// Every payload has both, so that clients treat all mutations alike.
+// afterDevices returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no badge. Every
+// payload has both, so that clients treat all mutations alike.
 func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
 	badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
 	if badges == nil {
@@ -54,9 +56,9 @@ func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*ser
 	return *badges, &shown
 }
 
-// registerDevice registers the browser that calls, or changes its registration. An endpoint that another user registered
-// becomes this viewer's. The mutation is not in the table operations, because the application cannot register a browser for a
-// user: a subscription belongs to the holder of its keys. A browser that repeats the call changes nothing.
+// registerDevice registers the browser that calls, or changes its registration. An endpoint that another user registered becomes this
+// viewer's. The mutation is not in the table operations, because the host application cannot register a browser for a user: only the
+// browser has the keys of its push subscription. A browser that repeats the call changes nothing.
 func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -114,7 +116,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	return payload, nil
 }
 
-// deviceCounts are the devices of all users, for operators. They are counted in SQL, so every node answers the same.
+// deviceCounts returns the counts of the devices of all users, for operators. They are counted in SQL, so every node answers the same.
 func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error) {
 	c, err := r.Devices.Counts(ctx)
 	if err != nil {
@@ -124,7 +126,7 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
 		OldestUnsentAt: timeOrNull(c.Oldest), LastError: orNull(c.Error),
 	}
-	// Node is the node that sends now. It is null while Web Push is off, or when the node has just died.
+	// Node is the node that sends now. It is null if no node sends: while Web Push is off, or when the node has just died.
 	if c.Sends {
 		shown.Node = orNull(c.Node)
 	}

@@ -30,7 +30,7 @@ func TestEditPost(t *testing.T) {
 	}
 }
 
-// An edit without a list of mentions keeps the mentions of the former list; null and another list remove them.
+// An edit of a post without a list of mentions keeps the mentions that the post had. null removes them, and another list replaces them.
 func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	a := newAPI(t)
 	for _, user := range []string{"alice", "carol", "dora"} {

@@ -8,12 +8,12 @@ import (
 	"tidings/services"
 )
 
-// edit is the edits of one field: one that sets it, one that does not name it, and one that clears it.
+// edit describes three edits of one field: one sets it, one does not name it, and one clears it with null.
 type edit struct {
 	name, input  string // of the mutation, and the type of its input
-	host         bool   // the host application sends it
+	host         bool   // whether the host application sends it, and not the user alice
 	always       event  // the fields that identify the edited object
-	field        string
+	field        string // the name of the field
 	value        any    // the value to set
 	other        event  // another edit, which does not name the field
 	selection    string // of the mutation's payload
@@ -65,6 +65,7 @@ func TestAbsentLeavesAndNullClears(t *testing.T) {
 	}
 }
 
+// edits makes the three edits of e, each as a mutation, and compares what the field is after each. Then it checks the field in events.
 func (a *api) edits(t *testing.T, e edit) {
 	ask := func(more event) answer {
 		input := event{}
@@ -100,7 +101,7 @@ func (a *api) edits(t *testing.T, e edit) {
 			t.Errorf("%v: %v in %+v, want %v", step.more, shown, got, step.want)
 		}
 	}
-	// Null is not the same as a missing field: it is another request under the same key.
+	// Under one idempotency key, null is not the same as a missing field: it makes another request, which is a CONFLICT.
 	if e.other != nil {
 		changes := event{"key": e.name + " " + e.field}
 		if !e.host {

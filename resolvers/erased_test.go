@@ -11,7 +11,7 @@ import (
 	"tidings/services/live"
 )
 
-// While a user is being erased, events and lists that still name them leave them out: they have no key.
+// A user who is being erased has no key. Lists and events leave such a user out, even if the facts still name them.
 func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	numbers := a.Named("alice", "carol")

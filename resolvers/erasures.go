@@ -8,9 +8,9 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated
-// safely. The answer has the name of the erasure. An operator needs the name to ask later whether the erasure is done, because
-// the user's ID then no longer names anyone.
+// eraseUser begins the erasure of a user. If it has begun already, eraseUser returns its progress. So the call can be repeated safely.
+// The answer has the name of the erasure. An operator needs the name to ask later whether the erasure is done, because the user's ID
+// then no longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
@@ -25,8 +25,7 @@ func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*
 	})
 }
 
-// erasure is an erasure by its name; nil if there is none. The name contains nothing about the user, so it may be kept in a
-// ticket.
+// erasure returns an erasure by its name; nil if there is none. The name reveals nothing about the user, so an operator may keep it.
 func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, error) {
 	found, known, err := r.Erasures.ByName(ctx, name)
 	if err != nil || !known {
@@ -36,8 +35,8 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 	return &shown, nil
 }
 
-// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow
-// while the job runs, and are kept as proof of the removal.
+// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow while the
+// job runs. They are kept, as a proof of what was removed.
 func graphErasure(e erasures.Erasure) graph.Erasure {
 	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: timeOrNull(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {

@@ -15,8 +15,8 @@ import (
 	"tidings/services"
 )
 
-// Around puts a fresh loader around every response. Each event of a subscription is a response, and so reads anew. A loader
-// that outlived its response would show a long subscription the names of its first event for hours.
+// Around puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read anew. A
+// loader that outlived its response would show a long subscription the names of its first event for hours.
 func Around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -26,10 +26,10 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 }
 
 // ErrorPresenter maps each error to its code: a services.Error keeps its message and code, an error of the language (syntax,
-// validation, input) is INVALID, an operation that ran out of time is UNAVAILABLE, and any other error is INTERNAL. Each has
-// the ID of its request, which the log has too. The errors of documents and of resolvers pass through it, whatever the transport;
-// refusals that package transport makes by itself, such as those of limits, do not. The executor knows only the path of an error:
-// ErrorPresenter adds the name of the wrong argument, so that a form can mark the field, whether the executor or a service has
+// validation, input) is INVALID, an operation that ran out of time or was cancelled is UNAVAILABLE, and any other error is INTERNAL.
+// Each has the ID of its request, which the log has too. The errors of documents and of resolvers pass through it, whatever the
+// transport; refusals that package transport makes by itself, such as those of limits, do not. The executor knows only the path of an
+// error: ErrorPresenter adds the name of the wrong argument, so that a form can mark the field, whether the executor or a service has
 // refused it.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
@@ -37,7 +37,7 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 		if argument := argumentAt(field, err); argument != "" {
 			err = services.About(argument, err)
 		}
-		// The error of a field has no path of its own yet; an error of the language may have one.
+		// The error of a resolver has no path of its own yet. An error of the language may have one.
 		shown := present(ctx, log, err)
 		if shown.Path == nil {
 			shown.Path = field
@@ -46,10 +46,9 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-// argumentAt is the argument that the executor could not read, named as in other errors (at, events[0].at); "" for any other
-// error, such as one before the execution. The path of such an error continues below the field into its argument, whereas a
-// path of an answer ends at a field. The name input is left out if a field of the input follows, because the errors of services
-// name the field alone.
+// argumentAt is the argument that the executor could not read, named as in other errors (at, events[0].at); "" for any other error,
+// such as one before the execution. The path of such an error goes on from the field into its argument. All other paths end at a field.
+// The name input is left out if a field of the input follows, because the errors of services name the field alone.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
@@ -73,19 +72,19 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
 	switch {
-	// A service has made this error for people. It may be wrapped, so the whole chain is searched for it. Its cause is for the
-	// log only: an engine that did not answer, for instance.
+	// A service has made this error for people. It may be wrapped, so the whole chain is searched for it. Its cause, such as an engine
+	// that did not answer, is for the log only.
 	case isKnown:
 		if known.Cause != nil {
 			level := slog.LevelWarn
-			// The client left, which it may, and so the engine was not asked to the end.
+			// If the client has left, the read was cancelled because of that, and nobody has to look at it.
 			if errors.Is(ctx.Err(), context.Canceled) {
 				level = slog.LevelDebug
 			}
 			log.Log(ctx, level, "answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
-	// The operation ran out of time, at whatever step. The client may repeat the request: under an idempotency key, a mutation
-	// that was committed in spite of this error has no second effect.
+	// The operation ran out of time or was cancelled, at whatever step. The client may repeat the request: under an idempotency key, a
+	// mutation that was committed in spite of this error has no second effect.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
 	// This is an error of the parser, a validation or a scalar. If an error wraps another, the wrapped error decides.
@@ -105,10 +104,10 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	return shown
 }
 
-// isOurs reports whether a code is one of the closed list, and not one of gqlgen's own.
+// isOurs reports whether a code is in services.Codes, the list of all codes, and not one of gqlgen's own.
 func isOurs(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
 
-// Recover turns a panic into an internal error, so that one answer is lost and not the process. The stack is for the log.
+// Recover turns a panic into an internal error, so that only one answer is lost, and the process goes on. The stack is for the log.
 func Recover(_ context.Context, panicked any) error {
 	return services.Panicked(panicked)
 }

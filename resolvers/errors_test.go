@@ -15,7 +15,7 @@ import (
 	"tidings/services"
 )
 
-// Every code can reach a client, as the table says.
+// Every code can reach a client: the table has a request for each.
 func TestEveryCodeReachesTheClient(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -78,6 +78,7 @@ func TestAnInternalErrorHidesItsCause(t *testing.T) {
 	}
 }
 
+// brokenQueue is a queue that cannot be read.
 type brokenQueue struct{}
 
 // JobCounts fails.
@@ -85,6 +86,7 @@ func (brokenQueue) JobCounts(context.Context) (waiting, dead int, oldest time.Ti
 	return 0, 0, oldest, errors.New("secret cause")
 }
 
+// panickyQueue is a queue whose read panics.
 type panickyQueue struct{}
 
 // JobCounts panics.
@@ -125,7 +127,7 @@ func TestTheTableOfErrors(t *testing.T) {
 	}
 }
 
-// The log has the cause that the client is not told, unless the client has left.
+// The log has the cause of an error, which the client does not get. If the client has left, the log has it only at the level debug.
 func TestTheLogHasTheCause(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()

@@ -25,21 +25,22 @@ import (
 	"tidings/tests/histories"
 )
 
-// openSubscription is an open subscription of the reader. Its hub sends the badges that the test sets and reads nothing, so that
-// the cost of an event is the event's own.
+// openSubscription is an open subscription of the reader. Its hub sends the badges that the test sets, and reads nothing. So all
+// counted reads are those of the event itself.
 type openSubscription struct {
 	c      *counted
 	t      *testing.T
-	hub    *push.Hub
-	reader services.UserID
-	badges atomic.Pointer[services.Badges]
+	hub    *push.Hub                       // sends the badges of the test
+	reader services.UserID                 // who subscribed
+	badges atomic.Pointer[services.Badges] // what the hub sends next
 	n      uint64
 	ctx    context.Context
-	trips  *redis.RoundTrips
-	next   graphql.ResponseHandler
+	trips  *redis.RoundTrips       // counts the round trips to Redis
+	next   graphql.ResponseHandler // returns the next event
 }
 
-// subscribe opens a subscription on a node, takes its first event, and returns the cost of the opening and the event.
+// subscribe opens a subscription on a node, takes its first event, and returns the reads that both took together: round trips to Redis,
+// and statements by name.
 func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
 	s = &openSubscription{c: c, t: t, n: 9_000_000_000_000_000}
@@ -90,7 +91,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, tr
 	return s, s.trips.Count(), c.sql.take()
 }
 
-// move makes badges that differ in everything that wakes subscriptions.
+// move sets badges that differ from the last ones in everything that causes an event of a subscription.
 func (s *openSubscription) move() {
 	badges := *s.badges.Load()
 	s.n++
@@ -101,7 +102,7 @@ func (s *openSubscription) move() {
 	s.badges.Store(&badges)
 }
 
-// event takes the next event.
+// event waits for the next event and returns its data.
 func (s *openSubscription) event() map[string]any {
 	s.t.Helper()
 	response := s.next(s.ctx)
@@ -113,8 +114,8 @@ func (s *openSubscription) event() map[string]any {
 	return data
 }
 
-// costs makes up to five events, until one takes no more reads than a response may, and fails if none does. An event may seem to
-// take more: opening the subscription causes a read of its own, which may run at the same time as an event.
+// costs makes up to five events, until one of them takes no more reads than a response may. It fails the test if none does. An event
+// may seem to take more: opening the subscription causes a read of its own, which may run at the same time as an event.
 func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
@@ -135,8 +136,8 @@ func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any
 	return data
 }
 
-// An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with
-// full ones. Once a subscription is open, no event reads an object twice.
+// An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with full
+// ones. Once a subscription is open, an event takes no more reads than a response may.
 func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	many := histories.Number(t, 6, 25)
 	for _, field := range c.all.schema.Subscription.Fields {
@@ -161,8 +162,8 @@ func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 // causes a read of its own, which may or may not run before the event is taken.
 const openingReads = 1
 
-// eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. Later events must
-// not take more than a response may.
+// eventCosts makes some objects and opens a subscription to a field on a new node. It returns the reads of the opening and of the first
+// event, which is about these objects. A later event must not take more reads than a response may.
 func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
 	t.Helper()
 	conversation := c.ids("Conversation")[0]

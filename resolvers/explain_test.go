@@ -19,7 +19,7 @@ func TestBadgesAreExplained(t *testing.T) {
 	if first("source") != "HOME_FEED" || first("part") != nil || first("count", "value") != 1.0 || first("items", 0, "nodeId") != post || first("items", 1) != nil {
 		t.Fatalf("%+v", got)
 	}
-	// The mutation that an item names clears it.
+	// The mutation that the item has in clearedBy makes it count no longer.
 	mutation, _ := first("items", 0, "clearedBy").(string)
 	cleared := a.must("bob", mutation, nil)
 	if cleared.at("markHomeFeedSeen", "badges", "total", "value") != 0.0 {
@@ -30,7 +30,7 @@ func TestBadgesAreExplained(t *testing.T) {
 	}
 }
 
-// Every item behind a count is the object itself, as its ID finds it, for every source that has items.
+// For every source that has items, each item behind a count has its object, and this is the same object as a query by its ID finds.
 func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
