@@ -65,7 +65,7 @@ type counted struct {
 	made            *fanouttest.World // the first node, from which the others are made
 	sql             *statements       // counts the statements of all nodes
 	all             *selector         // notes which lists were selected
-	remembersReader bool              // after a restart the new node reads the row of the user reader at once, so that no operation needs a statement for it
+	remembersReader bool              // after a restart, the node reads the row of the user reader before any operation
 }
 
 // TestReadsAreBatched tries everything that reads several objects, on both engine pairs. It takes seconds to fill a world, so the tests

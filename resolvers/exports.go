@@ -9,9 +9,10 @@ import (
 	"tidings/services/people"
 )
 
+// defaultExport is the page size if first is left out.
 const defaultExport = 100 // lines
 
-// export is a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
+// export returns a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
 // because a cursor can begin anywhere. The act has the user as its target, so that users can be told who has read their data.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
@@ -19,7 +20,7 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 		details = "further lines"
 	}
 	return asAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
-		// This is within the act, so that a wrong input is recorded too.
+		// The input is checked within the act, so that an attempt with a wrong input is recorded too.
 		size, err := sizeUpTo(first, defaultExport, maxExport)
 		if err != nil {
 			return nil, err
@@ -40,16 +41,16 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	})
 }
 
-// exportPage reads the lines after a position. Each page is read on its own, so a page has the facts at the time of its read. A
-// line that exists during the whole export is on exactly one page: see package export.
+// exportPage reads the lines after a position. Each page is read by itself, so it has the facts as they are at its read. A line that
+// exists during the whole export is on exactly one page: see package export.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {
 		return nil, err
 	}
-	// A page may end within a kind of lines, and the next one goes on in the same kind.
+	// A page may end in the middle of a kind of lines. The next page then goes on with the same kind.
 	lines, more, err := r.Exports.Page(ctx, user, position, size)
-	// The position is opaque here: only the kinds of lines can tell whether it is valid.
+	// Only the package export knows the form of a position, and can tell whether it is valid.
 	if after != nil && services.CodeOf(err) == services.Invalid {
 		return nil, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*after), exportCursor)
 	}
@@ -66,14 +67,14 @@ func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size in
 	return page, nil
 }
 
-// exportPositionText prints a position in the export of a user: a cursor of the user, and then the position. The user is in
-// it, so that a cursor cannot be used for another person by mistake.
+// exportPositionText prints a position in the export of a user: a cursor with the user, and then the position. The user is in it, so
+// that it cannot be used for another user by mistake.
 func exportPositionText(user services.UserID, position string) string {
 	return exportCursor.text(user, 0) + base64.RawURLEncoding.EncodeToString([]byte(position))
 }
 
-// parseExportPosition reads the output of exportPositionText, nil as the start. An empty position is refused: it would mean
-// the start, which a cursor never names.
+// parseExportPosition reads the output of exportPositionText. nil is the start. An empty position is refused: it would mean the start
+// too, but no cursor is sent for the start.
 func parseExportPosition(user services.UserID, text *string) (string, error) {
 	if text == nil {
 		return "", nil

@@ -11,18 +11,18 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined.
-// first is a pointer, because with last it is an error only if the client has given it.
+// feedAsk has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined. first is
+// a pointer, because it matters whether the client has given it: then it is an error to give last too.
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
-	last                     *int
-	before                   *string
+	last                     *int    // how many posts above before
+	before                   *string // a cursor
 }
 
-// asked returns the arguments with first only if the client has given it: the default of first means nothing if last is given.
-// The executor fills the default in, so only the document tells whether the client has given first. A variable that the request
-// leaves out counts as absent, as in the executor.
+// asked returns the arguments, with first only if the client has given it: the default of first must not count if last is given. The
+// executor fills the default in, so only the document tells whether the client has given first. A variable that the request leaves out
+// counts as absent, as in the executor.
 func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
@@ -31,7 +31,7 @@ func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	return a
 }
 
-// above reports whether the page is above a position.
+// above reports whether the client asks for a page above a cursor.
 func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
 
 // homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
@@ -45,7 +45,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// The application's own IDs, its refs, are allowed wherever an ID is.
+	// An ID may be an ID by ref, with the host application's own ID. refIDs replaces it by Tidings' ID.
 	lastID, err := r.refIDs(ctx, viewer, "lastId", ask.lastID)
 	if err != nil {
 		return feed.Page{}, err
@@ -97,8 +97,8 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	return r.Feed.Above(ctx, viewer, services.PostID(position), *ask.last)
 }
 
-// versionOf is the version of badges that a client holds, "" for none. A version of another user or from the future is
-// accepted: it is only compared, and at worst the client gets an event that it did not need.
+// versionOf returns the version of badges that a client has, or "". A version of another user or from the future is accepted: it is
+// only compared, and at worst the client gets an event that it did not need.
 func versionOf(since *string) (string, error) {
 	if since == nil {
 		return "", nil
@@ -106,7 +106,7 @@ func versionOf(since *string) (string, error) {
 	return *since, services.CheckVersion("since", *since)
 }
 
-// watchHomeFeed turns the changes of a viewer's badges into events about their feed. The feed needs no signal of its own: every
+// watchHomeFeed turns the changes of a viewer's badges into events about the viewer's feed. The feed needs no channel of its own: every
 // change of the feed changes its count, and so the version of the badges.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -120,8 +120,8 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 	}), nil
 }
 
-// homeFeedChange reads the authors of an event, with a loader of its own: the loader of the subscription would keep old names.
-// The event has no posts. A client shows the number of new posts, and reads them when its user wants to.
+// homeFeedChange reads the authors of an event, with a loader of its own: a loader that lives as long as the subscription would keep
+// old names. The event has no posts. A client shows the number of new posts, and reads them when its user wants to.
 func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
 	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {

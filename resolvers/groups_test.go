@@ -16,7 +16,7 @@ func onEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
 	}
 }
 
-// setGroupPolicy sets who may add a user.
+// setGroupPolicy sets the policy of a user: who may add the user to a conversation.
 func (a *api) setGroupPolicy(key, policy string) {
 	a.t.Helper()
 	got := a.must(key, `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy badges { version } } }`, map[string]any{"p": policy})
@@ -25,20 +25,21 @@ func (a *api) setGroupPolicy(key, policy string) {
 	}
 }
 
-// create makes a conversation of a user and others, if no policy or block refuses it.
+// create lets a user make a conversation with others. It returns the answer, which may be a refusal.
 func (a *api) create(key, kind string, others ...string) answer {
 	a.t.Helper()
 	return a.as(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
 		map[string]any{"k": kind, "m": userIDs(others)})
 }
 
-// add adds others to a conversation, if no policy or block refuses it.
+// add lets a user add others to a conversation. It returns the answer, which may be a refusal.
 func (a *api) add(key, conversation string, others ...string) answer {
 	a.t.Helper()
 	return a.as(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,
 		map[string]any{"c": conversation, "m": userIDs(others)})
 }
 
+// userIDs returns the IDs of users by their keys.
 func userIDs(keys []string) []string {
 	ids := []string{}
 	for _, key := range keys {
@@ -54,7 +55,8 @@ func (a *api) isIn(key string) int {
 	return len(edges)
 }
 
-// wantNoUser checks that an answer refuses a user in the words for a user who does not exist, and that nobody was added.
+// wantNoUser checks that an answer refuses a user with the same error as for a user who does not exist. It also checks that the user is
+// in as many conversations as before.
 func (a *api) wantNoUser(what string, got answer, argument, key string, before int) {
 	a.t.Helper()
 	want := fmt.Sprintf("%s: there is no user %q", argument, key)
@@ -71,7 +73,8 @@ func (a *api) wantNoUser(what string, got answer, argument, key string, before i
 	}
 }
 
-// waysIn are the ways in which one user can put another, bob, into a conversation; asked is the argument that names bob.
+// waysIn are the ways in which a user, the adder, can put bob into a conversation. asked is the argument that names bob. direct is set
+// for a DIRECT conversation, to which no policy applies.
 var waysIn = []struct {
 	name, asked string
 	direct      bool
@@ -129,7 +132,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 	})
 }
 
-// The policy is checked when a user is added. It affects neither existing memberships nor the acts of the users themselves.
+// The policy is checked when a user is added. It affects neither the conversations that the user is in already, nor what the user does.
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")
@@ -149,7 +152,8 @@ func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	})
 }
 
-// Whether the adder is followed is checked at the moment of the call; a block takes precedence.
+// Under the policy WHO_I_FOLLOW it counts whether the user follows the adder at the moment of the call. A block refuses the adder in
+// any case.
 func TestAnUnfollowedUserCannotAdd(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob")

@@ -15,8 +15,8 @@ import (
 // maxUsers bounds the keys of one field, because each user costs a read of badges.
 const maxUsers = 100
 
-// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an
-// operation ask for are read together. The read does not count as a visit: it makes no user active. The application uses it for
+// users returns users with their badges, in the order of the keys; nil for a key that no user has. All users that the fields of an
+// operation ask for are read together. The read does not count as a visit, so it makes no user active. The host application uses it for
 // notifications that it sends itself, or to check a count.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
@@ -38,8 +38,8 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 	return users, nil
 }
 
-// checkUserKeys checks the argument of one field. It has keys and not IDs, because the application knows its users by its own
-// names.
+// checkUserKeys checks the argument keys of one field. It has keys and not IDs, because the host application knows its users by their
+// keys.
 func checkUserKeys(keys []string) error {
 	if len(keys) == 0 || len(keys) > maxUsers {
 		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
@@ -52,13 +52,13 @@ func checkUserKeys(keys []string) error {
 	return nil
 }
 
-// allUserKeys returns the keys that the fields of an operation ask for. It leaves out the keys of a refused field, because that
-// field reports its own error and must not fail the others.
+// allUserKeys returns the keys that the fields of an operation ask for. It leaves out the keys of a field that is refused: such a field
+// reports its own error, and the other fields must not fail because of it.
 func allUserKeys(ctx context.Context) []string {
 	all := map[string]bool{}
 	for _, field := range wantedOf(ctx)["Query.users"] {
 		var keys []string
-		// An argument of another form fails its own field, and is an empty list here.
+		// If the argument is no list, the field itself fails. Here it counts as an empty list.
 		list, _ := field.ArgumentMap(graphql.GetOperationContext(ctx).Variables)["keys"].([]any)
 		for _, one := range list {
 			if key, err := graphql.UnmarshalString(one); err == nil {
@@ -75,20 +75,21 @@ func allUserKeys(ctx context.Context) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// readUsers reads users by their keys, with their badges. One user whose badges cannot be read fails all: the application would
-// take a missing user for one that does not exist. Unlike ingest, it creates no user for an unknown key.
+// readUsers reads users by their keys, with their badges. If the badges of one user cannot be read, all fail: otherwise the host
+// application would take the user for one that does not exist. Unlike ingest, it creates no user for an unknown key.
 func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	// The order of numbers is arbitrary. badges below has the same order.
+	// The order of numbers is arbitrary, and badges has the same order.
 	numbers := slices.Collect(maps.Values(known))
 	people, err := dataloader.From(ctx).Users(ctx, numbers)
 	if err != nil {
 		return nil, err
 	}
-	// One round trip for all users whose badge documents exist. The others are counted in SQL, in groups.
+	// This takes one round trip for all users whose documents exist. The badges of the others are counted in SQL, for several users at
+	// once.
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {
@@ -96,7 +97,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		// This is a copy, because rendered badges are shared.
+		// theirs is a copy, because the badges that were read are shared.
 		theirs := *badges[i]
 		theirs.Key = people[number].Key
 		// unread is in the order of services.Sources, which is the order of the schema.

@@ -81,6 +81,7 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 	}
 }
 
+// Users that the host application requests by their keys are read together.
 func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
 	c.remembersReader = true
 	var keys []string

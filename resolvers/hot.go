@@ -15,41 +15,41 @@ import (
 	"tidings/services"
 )
 
-// Hot serves the most frequent operations (badges, home feeds and live boards) with compiled selections, and leaves all others
-// to the schema. If a compiled operation fails, the schema executes it again, so that every error is made in one place. The
-// answers are the same, byte for byte.
+// Hot returns a schema that answers the most frequent operations (badges, home feeds and live boards) with compiled selections, and
+// leaves all others to the given schema. If a compiled operation fails, the given schema executes it again, so that every error is made
+// in one place. The answers are the same as without Hot, byte for byte.
 //
-// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection with the objects
-// of hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer
-// to one buffer. Operations that are not hot are remembered too, with a plan of nil. Hot exists for speed: for a page of badges
-// the executor's fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a
-// member, or the executor answers the operations that select it.
+// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection with the objects of
+// hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer to one
+// buffer. Operations that are not hot are remembered too, with a plan of nil. Hot exists for speed: for a page of badges the executor's
+// fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a member, or the
+// executor answers the operations that select it.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
 
-// hot wraps the schema: the schema answers the operations that are not hot, and the transport sees one schema.
+// hot is the schema that Hot returns. The embedded schema answers the operations that are not compiled.
 type hot struct {
 	graphql.ExecutableSchema
 	r *Resolver
 
 	mu sync.RWMutex
-	// plans is guarded by mu. A plan of nil is kept too, so that an operation that is not hot is examined only once. The
-	// transport bounds the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and nothing in
-	// a plan points to the operation.
+	// plans has the plans by operation, and is guarded by mu. A nil plan is kept too, so that an operation that is not hot is examined
+	// only once. A plan is freed with its document: the key is a weak pointer, and nothing in a plan points to the operation. The
+	// transport bounds the bytes of the documents that it keeps.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
-// plan is the compiled form of an operation: the parts to read, and the text around them; nil for an operation that is not
-// hot. It is shared by all requests and does not change. It holds nothing of a viewer and no values of variables.
+// plan is the compiled form of an operation: the parts to read, and the text before and after them. The plan of an operation that is
+// not hot is nil. It is shared by all requests and does not change. It holds nothing of a viewer and no values of variables.
 type plan struct {
 	before, after []byte
 	parts         []*part
-	field         *ast.Field // of a subscription: its one field
+	field         *ast.Field // of a subscription: its one field; nil for a query
 }
 
-// part is one field of the viewer. Its key is the field's key in the answer, with the colon. write is called only after read, if
-// there is one, has succeeded.
+// part is one field of the viewer, or the field of a subscription. Its key is the field's key in the answer, with the colon. write is
+// called only after read, if there is one, has succeeded.
 type part struct {
 	joint jointKind // how it is read for several viewers at once
 	first int       // the size of a page that is read jointly
@@ -59,7 +59,7 @@ type part struct {
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }
 
-// content is the value that a part is written from. Each part has one of its own and uses one of its fields, so that parts
+// content is the value that a part is written from. Each part has a content of its own, and uses the one field for its kind. So parts
 // can be read at the same time without a lock. Badges of a subscription come from its channel, without a read.
 type content struct {
 	key    string // the key of the viewer
@@ -68,7 +68,7 @@ type content struct {
 	board  shownBoard
 }
 
-// viewerParts compiles the fields of the viewer; a field that is missing here is not hot.
+// viewerParts has a function for each field of the viewer that can be compiled. An operation with any other field is not hot.
 var viewerParts = map[string]func(*ast.Field) *part{
 	"badges":    badgesPart,
 	"homeFeed":  homeFeedPart,
@@ -84,15 +84,15 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	},
 }
 
-// Exec executes the operation of the context. The executor has checked it, and the transport has charged it. A mutation is
-// never hot: planOf refuses it.
+// Exec executes the operation of the context. gqlgen's executor has checked it, and the transport has charged it to the budget of its
+// user. A mutation is never hot: planOf refuses it.
 func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	plan := h.plan(operation.Operation)
 	switch {
 	case plan == nil:
 	case plan.field != nil:
-		// If subscribe refuses the operation, the schema refuses it again, and makes the error.
+		// If subscribe returns nil, the embedded schema executes the operation, and makes the error.
 		if handler := h.subscribe(ctx, operation, plan); handler != nil {
 			return handler
 		}
@@ -102,9 +102,9 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	return h.ExecutableSchema.Exec(ctx)
 }
 
-// plan returns the plan of an operation, and makes it at the first use. If two requests make it at the same time, the plan that
-// is stored first is kept. The key is the pointer to the operation in the transport's memory of documents, so a document that
-// was parsed twice has two plans.
+// plan returns the plan of an operation, and makes it at the first use. If two requests make it at the same time, the plan that is
+// stored first is kept. The key is the pointer to the operation in the document that the transport keeps. So a document that was parsed
+// twice has two plans.
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	key := weak.Make(operation)
 	h.mu.RLock()
@@ -113,7 +113,7 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	if ok {
 		return known
 	}
-	// The lock is not held, because compiling takes longer than a look-up, and other requests need not wait.
+	// The lock is not held meanwhile: compiling takes longer than a look-up, and other requests must not wait for it.
 	made := planOf(operation)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,24 +121,24 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 		return known
 	}
 	h.plans[key] = made
-	// The map would otherwise grow with every document that was ever sent, although the transport has dropped them.
+	// Without this the map would grow with every document that was ever sent, also after the transport has dropped it.
 	runtime.AddCleanup(operation, h.forget, key)
 	return made
 }
 
-// forget drops the plan of a document that nobody holds any more. The runtime calls it from a goroutine of its own, after the
-// operation has been collected: no request can have the key any more.
+// forget drops the plan of a document that nobody holds any more. The runtime calls it from a goroutine of its own, after the garbage
+// collector has freed the operation. So no request can have the key any more.
 func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.plans, key)
 }
 
-// planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription {
-// badgesChanged {...} }. It leaves any doubtful operation to the executor: a wrong plan would give a wrong answer, and a
-// missing one costs only time.
+// planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription { badgesChanged
+// {...} }. If it is in doubt, it makes no plan and so leaves the operation to the executor: a wrong plan would give a wrong answer, and
+// a missing one costs only time.
 func planOf(operation *ast.OperationDefinition) *plan {
-	// A directive may skip the field, and several fields need the executor's order and merging.
+	// A directive may skip the field. Several fields may need to be merged, which the executor does.
 	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
 		return nil
 	}
@@ -184,8 +184,8 @@ func viewerPlan(viewer *ast.Field) *plan {
 	return p
 }
 
-// response is the whole answer, in a buffer that need not grow. Each growth copies the buffer, and a page of a feed would make it
-// grow several times.
+// response writes the whole answer into a buffer that is large enough from the beginning. A buffer that is too small is copied, and a
+// page of a feed would need that several times.
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
@@ -231,9 +231,9 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 	}
 }
 
-// read reads all parts. Several parts are read in parallel, as in execution, so that together they take one round trip. The
-// viewer's ID and type need no read. An error of one part fails all: the executor then answers the whole operation, with every
-// error in its place. The viewer is a parameter, because otherwise every part would look it up in the context again.
+// read reads all parts. Several parts are read in parallel, as in the executor, so that the parts together take the time of one round
+// trip. The viewer's ID and type need no read. An error of one part is an error of all: then the executor answers the whole operation,
+// with every error in its place. The viewer is a parameter, because otherwise every part would look it up in the context again.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -243,7 +243,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 			reading, last = reading+1, i
 		}
 	}
-	// One part needs no goroutine. If no part has a read, last is 0, and attempt returns at once.
+	// A single read needs no goroutine. If no part has a read, last is 0, and attempt returns at once.
 	if reading <= 1 {
 		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
 	}
@@ -259,8 +259,8 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 	return contents, errors.Join(failures...)
 }
 
-// attempt reads a part. It turns a panic into an error: the executor then meets the panic again and reports it. A panic in a
-// goroutine of read would otherwise end the process: the executor's own recover is in another goroutine.
+// attempt reads a part. It turns a panic into an error: then the executor runs into the panic again and reports it. Without this, a
+// panic in a goroutine of read would end the process, because the executor recovers only in its own goroutine.
 func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
 	if p.read == nil {
 		return nil
@@ -273,8 +273,8 @@ func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, v
 	return p.read(ctx, r, viewer, variables, c)
 }
 
-// query returns a handler that answers once. The executor calls the handler until it returns nil, and from one goroutine, so
-// answered needs no lock.
+// query returns a handler that answers once. The executor calls the handler until it returns nil. It does so from one goroutine, so the
+// variable answered needs no lock.
 func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
@@ -295,9 +295,9 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 	}
 }
 
-// subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if
-// the subscription is refused. The transport reads the channel itself, so that the subscription needs no goroutine. The channel
-// comes from the resolver of the schema, so both ways open it with the same checks.
+// subscribe opens the channel of a subscription as the embedded schema would, through the transport's middleware for resolvers. It
+// returns nil if the subscription is refused. The transport reads the channel itself, so that the subscription needs no goroutine. The
+// resolver of the schema opens the channel, so the checks are the same as without a plan.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {

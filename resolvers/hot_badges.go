@@ -10,14 +10,14 @@ import (
 	"tidings/services"
 )
 
-// shownBadges are badges with the key of their user, which their ID contains.
+// shownBadges are badges with the key of their user: the key is a part of their ID.
 type shownBadges struct {
 	*services.Badges
-	key string
+	key string // of their user
 }
 
-// badgesPart compiles the viewer's badges, or the badges of a subscription; nil if a field cannot be compiled. A subscription
-// uses only the writer: its badges come from the hub. One object serves queries and pushes, so that both look the same to a
+// badgesPart compiles the viewer's badges, or the badges of a subscription; nil if a field cannot be compiled. A subscription uses only
+// the part's write, because its badges come from the hub. badgesObject compiles both, so that answers and events look the same to a
 // client.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
@@ -53,7 +53,7 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
-	// olderObject has the counts that have left the badge because of their age. They have no precision of their own: one read
+	// olderObject has the counts that have left the badge because of their age. They have no precision of their own, because one read
 	// returns them together with the counts of the badge.
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
@@ -63,8 +63,8 @@ var (
 		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
-	// categoryObject is one category in the list of all categories. The list includes the categories of the host application,
-	// whose names the schema does not know.
+	// categoryObject is one category in the list of all categories. The list includes the categories of the host application, whose
+	// names are not in the schema.
 	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
 		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
@@ -72,7 +72,7 @@ var (
 		"older":    leaf(func(to []byte, c *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(c.Older), 10) }),
 	}}
 
-	// newest is the position up to which a client marks the panel as seen; null without a notification.
+	// newest is the position up to which a client marks the list of notifications as seen. It is null without a notification.
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
 		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
 			if n.Newest == 0 {
@@ -90,7 +90,7 @@ var (
 		"older":      within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
-	// The host application names the types of site messages, so they are a list and not fields.
+	// The types of site messages are not in the schema, because the application chooses them. So they are a list and not fields.
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{
 		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
 		"count": within(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
@@ -111,7 +111,7 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	// withCountFields adds the sources with a single count. The sources with several counts have members here.
+	// The sources with several counts have members here. withCountFields adds the sources with a single count.
 	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),

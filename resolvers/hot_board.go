@@ -24,10 +24,10 @@ type shownBoard struct {
 	reminds   map[services.PostID]bool              // of the shows; nil if they are not requested
 }
 
-// size estimates the bytes of the page, so that the buffer does not grow while it is written.
+// size estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
 func (b *shownBoard) size() int {
-	// edge is the number of bytes of an edge with all fields and a host. Most edges are shorter. A buffer that is too small would
-	// be copied.
+	// edge is the number of bytes of an edge with all fields and a host. Most edges are shorter. If the buffer were too small, it would
+	// have to be copied.
 	const edge = 640
 	size := len(b.Items) * edge
 	for i := range b.Items {
@@ -36,22 +36,22 @@ func (b *shownBoard) size() int {
 	return size
 }
 
-// shownShow is a show in its place on a board: the edge and the node in one. It lives for one entry: see eachShow.
+// shownShow is a show in its place on a board: the edge and the node in one. It is used for one entry after another: see eachShow.
 type shownShow struct {
 	*live.Item
-	board *shownBoard
+	board *shownBoard // the page that it is on
 	host  shownUser
 	label services.Label
 }
 
-// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. Only the data that the selection
-// needs is read. Directives and repeated fields never come here, so wantedBelow needs no variables.
+// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. Only the data that the selection needs
+// is read. compile refuses directives, so wantedBelow needs no variables.
 func liveBoardPart(field *ast.Field) *part {
 	write := boardObject.compile(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
-	// The reads that the selection needs beyond the board are found once for the document.
+	// What the selection needs beside the board is found out here, once for each document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	related, labelled := wanted.relations(), wanted.labels("Show")
 	reminded := len(wanted["Show.viewerHasReminder"]) > 0 || len(wanted["Show.remindsMe"]) > 0
@@ -89,13 +89,13 @@ func liveBoardPart(field *ast.Field) *part {
 			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
 			}
-			// The labels of all shows are one read, and only if a field shows them. Most shows have no labels.
+			// One read returns the labels of all shows, and only if a field shows them.
 			if labelled {
 				if c.board.labels, err = labelsOf(ctx, r, c.board.Items, func(item *live.Item) services.Object { return showObjectOf(item.Show.ID) }); err != nil {
 					return err
 				}
 			}
-			// Reminders are facts in SQL. One statement reads them for the page.
+			// Reminders are read from SQL, by one statement for the whole page.
 			if reminded {
 				ids := make([]services.PostID, len(c.board.Items))
 				for i := range c.board.Items {
@@ -105,7 +105,7 @@ func liveBoardPart(field *ast.Field) *part {
 					return err
 				}
 			}
-			// Hosts repeat on a board, and each is asked for once.
+			// A host can have several shows on a board, and is asked for once.
 			if related {
 				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
 			}
@@ -128,8 +128,8 @@ func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps nothing.
-// Edges and nodes are made by the same loop; entry compiles the object that is written for each show.
+// eachShow returns the member of a list with one entry for each show of a page, such as edges or nodes. entry compiles the object that
+// is written for each show. One shownShow serves all entries, because a writer keeps nothing.
 func eachShow(entry member[shownShow]) member[shownBoard] {
 	return func(selected ast.SelectionSet) writer[shownBoard] {
 		write := entry(selected)
@@ -176,8 +176,8 @@ var (
 		"late":              leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 
-	// The edge has the values that the session froze. A client sorts and labels by the edge, so that a show keeps its row when
-	// it goes live.
+	// The edge has the values that the session froze. A client sorts by the values of the edge, so that a show keeps its row when it
+	// goes live.
 	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
@@ -189,10 +189,10 @@ var (
 		"node":      within(func(s *shownShow) *shownShow { return s }, showObject),
 	}}
 
-	// The schema has one PageInfo. Each kind of page has an object for it, because each reads another type of value.
+	// The schema has one PageInfo. Each kind of page has an object of its own for it, because each has another Go type.
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
-		// A board is paged downwards only; the executor's page has false too.
+		// A board is paged downwards only. Without a plan the value is false too.
 		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
 		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, 0) }),
 		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),

@@ -44,7 +44,7 @@ func drawBoard(t *rapid.T) shownBoard {
 	return board
 }
 
-// For any selection and any board the compiled selection answers exactly like the generated code, byte for byte.
+// For any selection and any board the compiled selection gives the same answer as gqlgen's generated code, byte for byte.
 func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// The board that the client's hook asks for is compiled, and tells for each show whether the viewer has a reminder.
+// The query of a board that @tidings/client sends is compiled, and tells for each show whether the viewer has a reminder.
 func TestAHotBoardShowsReminders(t *testing.T) {
 	s := newSides(t)
 	var ids []string

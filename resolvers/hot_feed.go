@@ -12,18 +12,18 @@ import (
 	"tidings/services/feed"
 )
 
-// shownPage is a page of a home feed with the ID of its user, which its cursors contain. It is filled by one read and written
-// by one goroutine, so it needs no lock.
+// shownPage is a page of a home feed with the ID of its user, which its cursors contain. One goroutine reads it and writes it into the
+// answer, so it needs no lock.
 type shownPage struct {
 	feed.Page
-	// A map that is nil was not requested, and its zero values are never written.
+	// A map is nil if no field needs it: then its values are never written.
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
 	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
 	labels      map[services.Object]services.Label      // of the posts; nil if they are not requested
 }
 
-// size estimates the bytes of the page, so that the buffer does not grow while it is written.
+// size estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
 func (p *shownPage) size() int {
 	// edge is the number of bytes of an edge with all fields and an author, without the body. Bodies vary most, so their lengths
 	// are added below.
@@ -35,24 +35,24 @@ func (p *shownPage) size() int {
 	return size
 }
 
-// shownEdge is a post in its place in a feed: the edge and the node in one. It lives for one entry: see eachItem. The parts that
-// the selection does not show are zero.
+// shownEdge is a post in its place in a feed: the edge and the node in one. It is used for one entry after another: see eachItem. Parts
+// that the selection does not need are zero.
 type shownEdge struct {
 	*feed.Item
-	viewer     services.UserID
+	viewer     services.UserID // whose feed it is
 	engagement services.Engagement
 	author     shownUser
 	label      services.Label
 }
 
-// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. Only the data that the selection
-// needs is read. The posts come with their authors; counts, relations and labels are one statement each.
+// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. Only the data that the selection needs is
+// read. The posts are read with their authors. Counts, relations and labels take one statement each.
 func homeFeedPart(field *ast.Field) *part {
 	write := pageObject.compile(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
-	// The reads that the selection needs beyond the page are found once for the document.
+	// What the selection needs beside the page is found out here, once for each document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
@@ -114,7 +114,7 @@ func homeFeedPart(field *ast.Field) *part {
 					return err
 				}
 			}
-			// Authors repeat within a page, and each is asked for once.
+			// An author can have several posts on a page, and is asked for once.
 			if related {
 				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
 			}
@@ -123,8 +123,8 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 }
 
-// argument reads an argument as execution does; nil if it is null or absent. A variable has the value that was decoded from
-// JSON, so unmarshal refuses a value of a wrong type.
+// argument reads an argument as the executor does; nil if it is null or absent. A variable has the value that was decoded from JSON, so
+// unmarshal refuses a value of a wrong type.
 func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
 	given := arguments[name]
 	if given == nil {
@@ -144,8 +144,9 @@ func appendFeedCursor(to []byte, viewer services.UserID, position services.PostI
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(position)), '"')
 }
 
-// eachItem is a list with one entry for each post of a page. One shownEdge serves all entries, because a writer keeps
-// nothing. A slice of edges would cost an allocation that is as large as the page.
+// eachItem returns the member of a list with one entry for each post of a page, such as edges or nodes. entry compiles the object that
+// is written for each post. One shownEdge serves all entries, because a writer keeps nothing. A slice of edges would cost an allocation
+// that is as large as the page.
 func eachItem(entry member[shownEdge]) member[shownPage] {
 	return func(selected ast.SelectionSet) writer[shownPage] {
 		write := entry(selected)
@@ -154,7 +155,8 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 		}
 		return func(to []byte, page *shownPage) []byte {
 			to = append(to, '[')
-			// All entries share one variable: a writer has appended the values of an entry before the next entry replaces them.
+			// All entries share this variable: a writer has appended the values of an entry before they are replaced by those of the
+			// next.
 			edge := shownEdge{viewer: page.viewer}
 			for i := range page.Items {
 				if i > 0 {
@@ -208,7 +210,7 @@ var (
 	// The cursor is the post's own position, even if the page ends further below.
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
-		// The edge and the post are one value, so this costs nothing.
+		// One value is the edge and the post, so get has nothing to do.
 		"node": within(func(e *shownEdge) *shownEdge { return e }, postMembers),
 	}}
 
@@ -222,8 +224,8 @@ var (
 			}
 			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
 		}),
-		// endCursor is the page's own position: see connection. Without it, an empty page, whose posts are all hidden, would end
-		// the feed for its client.
+		// endCursor is the page's own position and not that of its last post: see connection. Otherwise a client would take a page
+		// without posts, because all of them are hidden, for the end of the feed.
 		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)
@@ -232,12 +234,12 @@ var (
 		}),
 	}}
 
-	// A selection with both edges and nodes writes each post twice, as execution does.
+	// A selection with both edges and nodes writes each post twice, as the executor does.
 	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
 		"edges":    eachItem(edgeObject.compile),
 		"nodes":    eachItem(postMembers.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
-		// Clients without cursors page by lastId. It is the same position as the end cursor.
+		// lastId is for clients that keep no cursors. It is the same position as endCursor.
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

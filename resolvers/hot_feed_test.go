@@ -12,7 +12,8 @@ import (
 	"tidings/services/feed"
 )
 
-// texts are possible bodies and names: with characters that JSON must escape, characters that browsers escape, and invalid UTF-8.
+// texts draws bodies and names. They have characters that JSON must escape, characters that encoding/json escapes for browsers, and
+// others.
 var texts = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
 
 func drawText(t *rapid.T, name string) string {
@@ -75,7 +76,7 @@ func drawPage(t *rapid.T) shownPage {
 	return page
 }
 
-// For any selection and any page the compiled selection answers exactly like the generated code, byte for byte, with and
+// For any selection and any page the compiled selection gives the same answer as gqlgen's generated code, byte for byte, with and
 // without badges.
 func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()

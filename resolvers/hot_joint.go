@@ -12,7 +12,7 @@ import (
 	"tidings/services/live"
 )
 
-// jointRequest is transport.JointRequest. This package does not import transport.
+// jointRequest is transport.JointRequest. This package does not import the package transport, so it has the same type again.
 type jointRequest = struct {
 	Context   context.Context
 	Operation any
@@ -21,7 +21,7 @@ type jointRequest = struct {
 	Else      func(ctx context.Context, to []byte) ([]byte, bool)
 }
 
-// jointKind is how a part is read for several viewers at once.
+// jointKind says how a part is read for several viewers at once.
 type jointKind uint8
 
 const (
@@ -31,11 +31,13 @@ const (
 	jointBoard                   // first pages of live boards
 )
 
-// maxJointPage bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
+// maxJointPage is the size of the largest page that is answered jointly, that is together with other requests: these wait while the
+// page is written.
 const maxJointPage = 50
 
-// topPage is the size of a page from the top of a list: the field has no argument but first. ok is false for any other page, and
-// for a page larger than maxJointPage. The value of a variable is not known here, so ok is false for a variable.
+// topPage returns the size of the page that a field requests, if it begins at the top of the list: then the field has no argument but
+// first. ok is false for any other page, and for a page larger than maxJointPage. The value of a variable is not known here, so ok is
+// false for a variable.
 func topPage(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
@@ -49,7 +51,8 @@ func topPage(field *ast.Field) (first int, ok bool) {
 	return first, err == nil && first <= maxJointPage
 }
 
-// Joint returns the plan of a query whose parts can all be read jointly; nil for any other query. See transport.JointSchema.
+// Joint returns the plan of a query all of whose reads can be done jointly, that is for several requests at once; nil for any other
+// query. See transport.JointSchema.
 func (h *hot) Joint(operation *ast.OperationDefinition) any {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -77,10 +80,10 @@ type jointAnswer struct {
 	plan     *plan
 	viewer   *graph.Viewer
 	contents *[]content // of the parts, in their order
-	lacking  int        // parts that are not read yet
+	lacking  int        // how many parts are not read yet
 }
 
-// jointReads are, for each kind of part, the viewers to read for and the parts that get the content.
+// jointReads has, for each kind of part, the viewers to read for and the parts that get what is read.
 type jointReads struct {
 	badges []services.UserID
 	feeds  []feed.Newest
@@ -95,9 +98,9 @@ type jointPart struct {
 	content *content
 }
 
-// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves other requests to Quick:
-// the requests of a viewer whose ID this node does not know, of a host application that observes a user, and requests that need a
-// projection to be built first.
+// AnswerJointly answers several requests with one read of each kind: those for which everything is ready in memory and in Redis. It
+// leaves other requests to Quick: the requests of a viewer whose ID this node does not know, of a host application that observes a
+// user, and requests that need a projection to be built first.
 func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	answers := make([]jointAnswer, 0, len(requests)) // reads points to its elements, so it must not grow
 	var reads jointReads
@@ -143,7 +146,7 @@ func (r *jointReads) add(one *jointAnswer) {
 	}
 }
 
-// readBadges reads the badges that are ready.
+// readBadges reads the badges, and fills in those that are ready: they need no rebuild.
 func (h *hot) readBadges(ctx context.Context, reads *jointReads) error {
 	if len(reads.badges) == 0 {
 		return nil
@@ -159,7 +162,7 @@ func (h *hot) readBadges(ctx context.Context, reads *jointReads) error {
 	return err
 }
 
-// readPages reads the pages that are ready.
+// readPages reads the pages of feeds and boards, and fills in those that are ready: they need no rebuild.
 func (h *hot) readPages(ctx context.Context, reads *jointReads) error {
 	if len(reads.feeds) > 0 {
 		err := h.r.Feed.ReadNewest(ctx, reads.feeds, func(i int, page feed.Page) {
@@ -192,7 +195,7 @@ func (p *plan) onlyBadges() bool {
 	return true
 }
 
-// badgesOfFacts answers with badges that are counted in SQL.
+// badgesOfFacts returns a function that answers with badges that are counted in SQL.
 func (h *hot) badgesOfFacts(p *plan, viewer *graph.Viewer) func(ctx context.Context, to []byte) ([]byte, bool) {
 	return func(ctx context.Context, to []byte) ([]byte, bool) {
 		badges, err := h.r.Badge.ReadFacts(ctx, viewer.Number)
@@ -203,8 +206,8 @@ func (h *hot) badgesOfFacts(p *plan, viewer *graph.Viewer) func(ctx context.Cont
 	}
 }
 
-// knownViewer is Resolver.viewer without a read. It is nil if a read is needed, if the token is refused, or if the host
-// application observes a user.
+// knownViewer does what Resolver.viewer does, but without a read. It is nil if a read is needed, if the token is refused, or if the
+// host application observes a user.
 func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 	if services.Observed(ctx) {
 		return nil
@@ -230,8 +233,8 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 	return p.append(to, *contents)
 }
 
-// contentsOf returns contents for the parts of a plan. The contents are reused, because writers are called through function
-// values, so that new contents would be allocated on the heap each time.
+// contentsOf returns contents for the parts of a plan. The contents are reused, because new ones would be allocated on the heap each
+// time: writers are function values, so the compiler cannot keep their arguments on the stack.
 func contentsOf(key string, p *plan) *[]content {
 	contents := jointContents.Get().(*[]content)
 	for range p.parts {

@@ -42,8 +42,8 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 	}
 }
 
-// Each of several requests gets the answer that Quick gives to its viewer. Requests that need more than one read are left to
-// Quick.
+// When several requests are answered jointly, each gets the answer that Quick gives to its viewer. Requests for which not everything is
+// ready are left to Quick.
 func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	a := newAPI(t)
 	a.World.Quiet(a.World.Fanout)
@@ -92,7 +92,8 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	h.AnswerJointly(t.Context(), nil)
 }
 
-// Pages are answered jointly as Quick answers them, alone, beside each other and beside badges, to readers of every kind of feed.
+// Joint answers with pages are those of Quick: with one page, with several, and with pages and badges, for readers of every kind of
+// feed.
 func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -131,15 +132,15 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	}
 }
 
-// redisless are badges of a node whose Redis does not answer.
+// redisless stands for the Badges of a node whose Redis does not answer.
 type redisless struct{ Badges }
 
 func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*services.Badges, error) {
 	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
 }
 
-// A request for badges alone that has waited for Redis once gets the badges from SQL. A request with a page is left to Quick,
-// which asks Redis again and is refused at once.
+// If Redis does not answer, a request for badges alone then gets them from SQL, so it does not wait for Redis again. A request with a
+// page is left to Quick.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
 	a.World.Quiet(a.World.Fanout)

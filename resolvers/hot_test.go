@@ -30,13 +30,14 @@ type shown struct {
 func (s *shown) Query() graph.QueryResolver   { return shownQuery{s.Resolver.Query()} }
 func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Viewer(), s.content} }
 
+// The types below are resolvers of gqlgen that answer with the content of a test.
 type shownQuery struct{ graph.QueryResolver }
 
 func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(1, shownKey), nil
 }
 
-// shownKey is the key of the viewer.
+// shownKey is the key of the viewer in these tests.
 const shownKey = "al.ice"
 
 type shownViewer struct {
@@ -127,7 +128,7 @@ type shownClock time.Time
 
 func (c shownClock) Now() time.Time { return time.Time(c) }
 
-// executed is the answer of the generated code.
+// executed returns the answer of gqlgen's generated code to a query, with the content what.
 func executed(t interface{ Fatalf(string, ...any) }, what content, query string) string {
 	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
@@ -235,7 +236,7 @@ func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationD
 	return document.Operations[0]
 }
 
-// For any selection and any badges the compiled selection answers exactly like the generated code, byte for byte.
+// For any selection and any badges the compiled selection gives the same answer as gqlgen's generated code, byte for byte.
 func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
@@ -251,7 +252,7 @@ func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// A new field of the schema must be compiled too. Otherwise every query that selects it becomes slow unnoticed.
+// A new field of the schema must be compiled too. Otherwise every query that selects it becomes slow, and nobody notices.
 func TestEveryFieldOfAHotTypeIsCompiled(t *testing.T) {
 	schema := hotSchema()
 	seen := map[string]bool{}
@@ -335,7 +336,7 @@ func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	}
 }
 
-// A plan is forgotten with its document: a plan alone keeps no text in memory.
+// A plan is forgotten with its document. The plan does not keep the document in memory.
 func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
 	count := func() int {

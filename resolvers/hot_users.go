@@ -7,13 +7,13 @@ import (
 	"tidings/services"
 )
 
-// shownUser is a user with the relation between the viewer and the user, which is zero if no field shows it.
+// shownUser is a user with the relation between the viewer and the user, which is the zero value if no field shows it.
 type shownUser struct {
 	*services.User
 	relation services.Relation
 }
 
-// userObject is the type of users, without their lists. It writes every user in a compiled answer, so authors and hosts look
+// userObject compiles the type User, without the lists of users. It writes every user in a compiled answer, so authors and hosts look
 // the same.
 var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
@@ -24,7 +24,7 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"followsViewer": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Followed) }),
 	"viewerMutes":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Mutes) }),
 	"viewerBlocks":  leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Blocks) }),
-	// A mode is a property of a follow: without a follow it is null.
+	// The mode belongs to the viewer's follow, so it is null without one.
 	"viewerFollowMode": leaf(func(to []byte, u *shownUser) []byte {
 		if !u.relation.Follows {
 			return append(to, "null"...)
@@ -34,8 +34,8 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"viewerHides": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}
 
-// relations reports whether a field needs the relation between the viewer and users. A field that is new in userObject and
-// depends on the relation must be added here, or it is always false; the test of all fields finds it.
+// relations reports whether a field needs the relation between the viewer and users. A new field in userObject that depends on the
+// relation must be added here: otherwise its value would always be that of no relation. The test that compares all fields finds this.
 func (w wanted) relations() bool {
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides", "viewerFollowMode"} {
 		if len(w["User."+field]) > 0 {
@@ -45,7 +45,7 @@ func (w wanted) relations() bool {
 	return false
 }
 
-// userIDsOf are the IDs of the users of a page's items, each once: an author may have written half of a page.
+// userIDsOf returns the IDs of the users of a page's items, each once: one author may have written many of them.
 func userIDsOf[I any](items []I, user func(*I) *services.User) []services.UserID {
 	numbers := make([]services.UserID, len(items))
 	for i := range items {

@@ -9,6 +9,7 @@ import (
 
 func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
 
+// shownRelations answers the fields of a user with the relations in the content of a test.
 type shownRelations struct {
 	graph.UserResolver
 	content

@@ -12,7 +12,7 @@ import (
 	"tidings/services/push"
 )
 
-// eventRequest is a request whose events the schema writes.
+// eventRequest is a request to which the schema can give a function that writes its events.
 type eventRequest struct {
 	oneRequest
 	write func(to []byte, event any) []byte
@@ -20,7 +20,7 @@ type eventRequest struct {
 
 func (r *eventRequest) WriteEvents(write func(to []byte, event any) []byte) { r.write = write }
 
-// watched makes a hub that has each user's present badges as their first event.
+// watched gives the resolver a hub that sends each user's present badges as the first event.
 func (s *sides) watched(ctx context.Context) {
 	s.resolver.Hub = push.New(push.Config{
 		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
@@ -66,8 +66,8 @@ func (s *sides) first(ctx context.Context, exec *executor.Executor, query string
 	return string(response.Data)
 }
 
-// For every user, the function that the schema gives to WriteEvents writes the event that execution answers. The schema gives a
-// function only if the operation is compiled.
+// For every user, the function that the schema gives to WriteEvents writes the same event as the executor. The schema gives a function
+// only if the operation is compiled.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newSides(t)
 	s.populate()

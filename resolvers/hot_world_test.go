@@ -21,10 +21,10 @@ import (
 	"tidings/services/sql"
 )
 
-// counting counts the operations that are left to the schema.
+// counting is a schema that counts the operations that Hot leaves to it.
 type counting struct {
 	graphql.ExecutableSchema
-	left int
+	left int // how many operations were left to it
 }
 
 func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
@@ -32,11 +32,11 @@ func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
 	return c.ExecutableSchema.Exec(ctx)
 }
 
-// sides are two executors of the same world: one without compiled selections, and one with them.
+// sides has two executors over the same data: one without compiled selections, and one with them.
 type sides struct {
 	*api
 	executed, hot *executor.Executor
-	left          *counting
+	left          *counting // the schema behind hot
 }
 
 func newSides(t *testing.T) *sides {
@@ -55,13 +55,14 @@ func newSides(t *testing.T) *sides {
 	return s
 }
 
-// reply is a whole response: its data as written, its errors sorted, because fields fail in parallel.
+// reply is a whole response: its data as text, and its errors. The errors are sorted, because fields fail in parallel.
 type reply struct {
 	data   string
 	errors []string
 	hot    bool // the operation has a plan
 }
 
+// ask sends an operation to an executor.
 func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *executor.Executor, query string, variables map[string]any) reply {
 	ctx = graphql.StartOperationTrace(ctx)
 	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
@@ -87,7 +88,7 @@ func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *execu
 	return got
 }
 
-// oneRequest is the request of both sides.
+// oneRequest is the request for both sides, so that errors have the same ID.
 type oneRequest struct{}
 
 func (oneRequest) RequestID() string { return "one" }
@@ -108,15 +109,15 @@ func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string
 	return got
 }
 
-// number is the ID of a user.
+// number returns the ID of a user, who is created if necessary.
 func (s *sides) number(key string) services.UserID {
 	number, err := s.resolver.Social.Number(s.t.Context(), key)
 	s.Must(err)
 	return number
 }
 
-// populate makes readers of every kind: of a feed with gaps, of a feed with more posts than the retention, and of an empty
-// feed.
+// populate makes readers of every kind: one whose feed has gaps, one whose authors have more posts than a feed keeps, and one whose
+// feed is empty. It returns positions of posts.
 func (s *sides) populate() (places []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
 	published := map[string][]services.PostID{}
@@ -152,7 +153,8 @@ func (s *sides) populate() (places []services.PostID) {
 	return slices.Concat(published["named"], published["plain"], published["busy"][:20], published["busy"][services.Retention-5:])
 }
 
-// drawArguments draws the arguments of a page, some given as variables, which it declares.
+// drawArguments draws the arguments of a page, some of them as variables. It returns the declarations of the variables, the arguments,
+// and the values of the variables.
 func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, given string, variables map[string]any) {
 	id := func() string {
 		return services.GlobalID(services.PostType, rapid.SampledFrom(places).Draw(t, "place").String())
@@ -208,7 +210,7 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 	return declared, given, variables
 }
 
-// For any page and any user the hot answer equals the executed one, including errors and selections that are not compiled.
+// For any page and any user, both sides give the same answer, also with errors and with selections that are not compiled.
 func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	s := newSides(t)
 	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
@@ -250,7 +252,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	}
 }
 
-// Both sides agree on every end of a feed, every kind of author and every error.
+// Both sides give the same answer for every end of a feed, every kind of author and every error.
 func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -319,7 +321,7 @@ func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 	}
 }
 
-// lastOf is the last position of a reader's second page of 100: the page after it is the last one.
+// lastOf returns the last position of a reader's second page of 100. The page after it is the last one of the feed.
 func (s *sides) lastOf(reader string) string {
 	s.t.Helper()
 	var id any
@@ -331,7 +333,7 @@ func (s *sides) lastOf(reader string) string {
 	return text
 }
 
-// Without engines the answer is the schema's error, whichever of the fields failed.
+// If no engine answers, the error is the same as without compiled selections, whichever field fails.
 func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -347,7 +349,7 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	}
 }
 
-// If reading a part panics, the schema answers the operation, and nobody waits for the other parts forever.
+// If reading a part panics, the schema answers the operation, and does not wait forever for the other parts.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
 	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("injected") }}
 	calm := &part{}

@@ -14,16 +14,16 @@ import (
 	"tidings/services/refs"
 )
 
-// maxEvents bounds one request. The events share a commit, which makes them fast; with more, other commits would wait too long
-// for the writer.
+// maxEvents bounds one request. The events share a commit, which makes them fast. With more events, other commits would wait too long
+// for this one.
 const maxEvents = 500
 
 // timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
 // healthy engine needs far less for an event; the rest is for slow moments.
 const timeOfEvent = 10 * time.Millisecond
 
-// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away: a
-// part of the batch may have been committed, and the rest should be too. A context that has ended already is returned
+// withTimeFor returns the context of a batch: its deadline is later the more events the batch has. It does not end when the client goes
+// away: a part of the batch may have been committed, and the rest should be too. A context that has ended already is returned
 // unchanged: the caller reports it.
 func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
@@ -42,12 +42,12 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events, and returns a result for each, at its position in the request. The events are one commit, except
-// that an event which names an object by a ref set by an earlier event of the request begins another commit. An event that is
-// refused does not hinder the others. After an event that failed for now no later event is applied. A later event may need the
-// failed one: it would be refused, and its idempotency key would remember that refusal for good, although a repetition of both
-// would succeed. The caller has checked the scope. An error of the whole request may come after the first commit: a host that uses
-// idempotency keys can send all of it again.
+// ingest applies all events, and returns a result for each, at its position in the request. The events are one commit, except that an
+// event which names an object by a ref set by an earlier event of the request begins another commit. An event that is refused does not
+// affect the others. An event can also fail for now, for example because an engine does not answer: then no later event is applied. A
+// later event may need the failed one: it would be refused, and its idempotency key would remember that refusal for good, although a
+// repetition of both would succeed. The caller has checked the scope. An error of the whole request may come after the first commit: a
+// host that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -81,9 +81,9 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-// ingestTogether applies events in one commit, and writes the result of each. found has the objects that the refs in the events
-// name; all is the number of events of the whole request. Events keep their order within the commit. failed reports whether an
-// event failed for now: no event after it is applied.
+// ingestTogether applies events in one commit, and writes the result of each. found has the objects that the refs in the events name;
+// all is the number of events in the whole request. Events keep their order within the commit. failed reports whether an event failed
+// for now: no event after it is applied.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) (failed bool) {
 	cmds, errs := make([]*jobs.Command, len(events)), make([]error, len(events))
 	ready, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
@@ -96,12 +96,14 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 			ready, places = append(ready, cmds[i]), append(places, i)
 		}
 	}
-	// It returns one error for each command, in their order. Events that could not become a command are not among them.
+	// CommitInOrder returns an error or nil for each command, in their order. Events that could not become a command are not among
+	// them.
 	for k, err := range r.Fanout.CommitInOrder(ctx, ready...) {
 		errs[places[k]] = sendFewer(ctx, all, err)
 	}
 	for i, err := range errs {
-		// The event has no command, or was refused before the commit: that answer may depend on the event that failed.
+		// An earlier event has failed for now. This event was refused, perhaps because of that. So it gets ErrBehind and can be sent
+		// again.
 		if failed && !services.FailedForNow(err) {
 			err = jobs.ErrBehind
 		}
@@ -118,8 +120,8 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	return failed
 }
 
-// ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation as a whole has
-// succeeded, so the error is data and does not pass the presenter.
+// ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation ingest has succeeded,
+// so this error is data, and the ErrorPresenter does not see it.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
 	shown := present(ctx, r.Log, err)
 	failure := &graph.IngestError{

@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// happened is an event in its full form, with the time at which it happened.
+// happened returns the full form of an event that happened a time ago.
 func (a *api) happened(ago time.Duration, short event) event {
 	full := inFull(short)
 	full["at"] = a.Clock.Now().Add(-ago).Format(time.RFC3339Nano)
@@ -24,7 +24,7 @@ func (a *api) report(events ...event) answer {
 		results { id changed error { code message argument reason limit } } } }`, map[string]any{"events": events})
 }
 
-// happens sends an event that must succeed, and runs its jobs.
+// happens sends an event that happened a time ago and must succeed, and runs its jobs. It returns the ID of the object.
 func (a *api) happens(ago time.Duration, short event) (id string) {
 	a.t.Helper()
 	got := a.report(a.happened(ago, short))
@@ -56,7 +56,7 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 			t.Errorf("event %d: %v, want INVALID, at, LIMIT, %v", i, failed, limit)
 		}
 	}
-	// A time within the next minute counts as now: later events come after it.
+	// A time within the next minute counts as now, so that later events come after it.
 	id, _ := got.at("ingest", "results", 3, "id").(string)
 	shown := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { publishedAt } } }`, map[string]any{"id": id})
 	if at, _ := time.Parse(time.RFC3339, fmt.Sprint(shown.at("node", "publishedAt"))); at.After(a.Clock.Now()) {
@@ -64,8 +64,8 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	}
 }
 
-// If a visit to a conversation is reported late, it still reads the messages up to its end: the time when the device left, or
-// the end of the visit's minute.
+// If a visit to a conversation is reported late, the messages up to its end still count as read. It ends when the device leaves, or a
+// minute after the device last entered.
 func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
 	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
@@ -77,8 +77,8 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 		full["device"] = "phone"
 		return full
 	}
-	// replayed reports past events, runs all their jobs, also those that wait for late reports (Quiet advances the clock), and
-	// checks bob's unread count in his list and in his badges.
+	// replayed reports past events and runs all their jobs, also those that wait for late reports, because Quiet advances the clock.
+	// Then it checks bob's unread count in his list and in his badges.
 	replayed := func(what string, unread float64, events ...event) {
 		t.Helper()
 		got := a.report(events...)
@@ -105,13 +105,13 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	replayed("what comes now", 1, say(0))
 }
 
-// markAllRead can be undone by an event of the next 30 seconds, whenever both are reported.
+// An event can undo a markAllRead if it happened at most 30 seconds later, no matter when the two are reported.
 func TestALateUndo(t *testing.T) {
 	for seconds, want := range map[time.Duration]struct {
 		code   any
 		unread float64
 	}{10: {nil, 1}, 30: {nil, 1}, 31: {"CONFLICT", 0}, -1: {"CONFLICT", 0}} {
-		// The jobs of the follow run before the mark, between the mark and the undo, or after both.
+		// The jobs run before the undo is reported, in three ways: after no event, after the follow, or after the follow and the mark.
 		for after := range 3 {
 			a := newAPI(t)
 			events := []event{
@@ -133,7 +133,7 @@ func TestALateUndo(t *testing.T) {
 	}
 }
 
-// An undo takes back one mark: notifications from before an earlier mark are read, even if they are reported last.
+// An undo takes back one mark only. Notifications from before an earlier mark stay read, even if they are reported last.
 func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 	a := newAPI(t)
 	a.happens(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
@@ -158,7 +158,7 @@ func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 	}
 }
 
-// Under one key, another time is another input.
+// Under one idempotency key, an event with another time is another input, and a CONFLICT.
 func TestATimeBelongsToTheInputOfAKey(t *testing.T) {
 	a := newAPI(t)
 	post := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
@@ -173,6 +173,7 @@ func TestATimeBelongsToTheInputOfAKey(t *testing.T) {
 	}
 }
 
+// feedOf returns the bodies of a user's home feed, one after the other, and its count.
 func (a *api) feedOf(key string) (bodies string, unread any) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { homeFeed { value } } homeFeed { nodes { body } } } }`, nil)
@@ -183,11 +184,12 @@ func (a *api) feedOf(key string) (bodies string, unread any) {
 	return bodies, got.at("viewer", "badges", "homeFeed", "value")
 }
 
+// posted returns the event of a post.
 func posted(as, body string) event {
 	return event{"publishPost": event{"as": "user:" + as, "body": body}}
 }
 
-// A post that is reported late is in the feed at its own time. It counts unless a later post was seen.
+// A post that is reported late is in the feed at its own time. It counts unless a later post in the feed was seen.
 func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
 	a.happens(10*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
@@ -264,7 +266,7 @@ func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	}
 }
 
-// A message cannot be inserted before another one.
+// A message that is reported after a later one in its conversation is refused: it cannot be inserted before that one.
 func TestALateMessageIsRefused(t *testing.T) {
 	a := newAPI(t)
 	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
@@ -328,7 +330,7 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 	})
 }
 
-// A notification that is reported late is read if a mark has read a later one, even a mark of now, unless that mark was undone.
+// A notification that is reported late is read if a mark has read a later one, even a mark made now, unless that mark was undone.
 func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

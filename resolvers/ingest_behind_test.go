@@ -10,9 +10,10 @@ import (
 	"tidings/services/sql"
 )
 
-// takeAway and bringBack rename a table, by its name.
+// takeAway has the statements that give a table another name, by table. bringBack has those that give it its name again.
 var takeAway, bringBack = renames("", "_away"), renames("_away", "")
 
+// renames returns statements that rename tables from one ending to another.
 func renames(from, to string) map[string]sql.Statement {
 	statements := map[string]sql.Statement{}
 	for _, table := range []string{"posts", "follows"} {

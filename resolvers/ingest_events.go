@@ -15,12 +15,13 @@ import (
 	"tidings/services/jobs"
 )
 
-// idempotencyKey is the input field that describes the request and is not part of its content. Inputs are compared without it.
+// idempotencyKey is the Go name of the field of an input that has the idempotency key. It is not a part of the content: inputs are
+// compared without it.
 const idempotencyKey = "IdempotencyKey"
 
-// ingestAction is one field of graph.IngestAction: the operation with the field's name, which takes the input of the mutation. So
-// an event has the effect of the mutation, by the same code. The positions of the input's fields are kept here, so that an event
-// needs no reflection on the input's type.
+// ingestAction is one field of graph.IngestAction: the operation with the field's name, which takes the input of the mutation. So an
+// event has the effect of the mutation, by the same code. The positions of some fields of the input are kept here, so that no event has
+// to look for them.
 type ingestAction struct {
 	*spec
 	operation entry
@@ -28,8 +29,8 @@ type ingestAction struct {
 	users     []int // the positions of the input's fields whose users are made or found for the whole batch
 }
 
-// ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection, once, so that
-// a new action needs a line in the schema and none here.
+// ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection when the program
+// starts. So a new action needs a line in the schema, and none here.
 var ingestActions = func() []ingestAction {
 	fields := reflect.TypeFor[graph.IngestAction]()
 	actions := make([]ingestAction, fields.NumField())
