@@ -44,8 +44,8 @@ var ingestActions = func() []ingestAction {
 	return actions
 }()
 
-// newIngestAction finds the operation of an action. An action without an operation for its input is an error. Fields that name
-// users are found by their names. If the name of such a field is not in the list here, each event reads the field's users by
+// newIngestAction finds the operation of an action. It is an error if there is none, or if its input has another type. The fields that
+// name users are found by their names, which are listed here. If a name is missing here, each event reads the users of that field by
 // itself.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	// The name in the schema is the name of the mutation.
@@ -68,16 +68,16 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	return a, nil
 }
 
-// ingestCommand makes the command of an event, as the mutation does for its viewer. The actor and the time come from the event.
-// An error fails this event only. ctx has the application's scope, so that refs and labels are allowed.
+// ingestCommand makes the command of an event. It is the command that the mutation makes for its viewer. The actor and the time come
+// from the event. An error fails this event only. ctx has the application's scope, so that refs and labels are allowed.
 func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
 	set := actionsSet(&event.Do)
-	// The executor does not check @oneOf for variables: without this check, the second of two actions would be dropped
-	// silently.
+	// The executor does not check @oneOf for variables. Without this check, the second of two actions would be dropped, and nobody
+	// would know.
 	if len(set) != 1 {
 		return nil, services.Errorf(services.Invalid, "do: an event needs exactly one action, got %d", len(set))
 	}
-	// input points into the event, which is this request's own: removing the key from it changes nothing for anybody else.
+	// input points into the event, which is this request's own: to remove the key from it changes nothing for anybody else.
 	action, input := &ingestActions[set[0]], reflect.ValueOf(&event.Do).Elem().Field(set[0])
 	if err := c.actFor(ctx, action, event); err != nil {
 		return nil, err
@@ -85,7 +85,8 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if err := c.happenedAt(event.At); err != nil {
 		return nil, err
 	}
-	// The idempotency key may be in the event, or in the input of the mutation, because a host may already have such an input.
+	// The idempotency key may be in the event, or in the input of the mutation, because a host application may already make such an
+	// input for the mutation.
 	key, err := event.Key, error(nil)
 	field := input.Elem().Field(action.key)
 	if own := field.Interface().(*string); own != nil {
@@ -100,20 +101,21 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	return cmd, err
 }
 
-// Past times are for events delayed by an outage of the application or of its queue. 30 days is far longer than such an outage.
+// The bounds of the time of an event. Past times are for events that were delayed, by an outage of the host application or of its
+// queue. 30 days is far longer than such an outage.
 const (
-	// oldestEvent is how long ago an event may have happened, and eventSkew how far the host's clock may be ahead.
+	// oldestEvent is how long ago an event may have happened.
 	oldestEvent = 30 * 24 * time.Hour
-	eventSkew   = time.Minute
+	eventSkew   = time.Minute // how far the host application's clock may be ahead
 )
 
-// happenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be
-// newer than now. A past time becomes an ID as the present time does, so that earlier events sort before later ones.
+// happenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be newer than
+// now. The IDs that an event with a past time makes are of that time, so that earlier events sort before later ones.
 func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
 	}
-	// now is corrected by the database's clock, because events arrive at several nodes.
+	// now is the time by the database's clock, because events arrive at several nodes, whose clocks may differ.
 	now := c.r.Projector.Now()
 	switch day := 24 * time.Hour; {
 	case at.After(now.Add(eventSkew)):
@@ -128,13 +130,14 @@ func (c *call) happenedAt(at *time.Time) error {
 	return nil
 }
 
+// momentText prints a time for error messages, in UTC with milliseconds.
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// actFor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is
-// INVALID. A user that does not exist is created; Meet has done so for the whole batch.
+// actFor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is INVALID. An
+// actor who did not exist was created by Meet, for the whole batch at once.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
-	// If the field as were ignored, the event would look as if the user had acted.
+	// If the field `as` were ignored, the host application would believe that the user had acted.
 	case action.by == forHost && event.As != nil:
 		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
 	case action.by == forUser && event.As == nil:
@@ -152,8 +155,8 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	return nil
 }
 
-// actionsSet are the positions of the fields that are set. gqlgen makes a pointer for each action; in a valid event all but one
-// are nil.
+// actionsSet returns the positions of the actions that an event sets. gqlgen makes a pointer for each action; in a valid event all but
+// one are nil.
 func actionsSet(do *graph.IngestAction) (set []int) {
 	fields := reflect.ValueOf(do).Elem()
 	for i := range fields.NumField() {
@@ -164,10 +167,10 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed are the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once. Malformed
-// IDs are left to their events, which report them. So are lists of more than maxEvents users: a few of those are cheap, and more do
-// not fit into a request. All actions of an event are read, although an event with two will be refused: it does no harm to create a
-// user that the application names.
+// usersNamed returns the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once. It ignores
+// malformed IDs: their events report them. It also leaves lists of more than maxEvents users to their events: a few such lists are
+// cheap, and more of them do not fit into a request. All actions of an event are read, although an event with two will be refused: it
+// does no harm to create a user that the application names.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
@@ -195,7 +198,7 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// idsIn are the IDs in the value of a field that newIngestAction lists.
+// idsIn returns the IDs in the value of a field that newIngestAction lists.
 func idsIn(value any) []string {
 	switch value := value.(type) {
 	case string:
@@ -212,11 +215,11 @@ func idsIn(value any) []string {
 	return nil
 }
 
-// oneCommit finds the events that can share a commit, events[from:to]; named has the refs in their IDs, each once. An event that
-// refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
-// At least one event is taken, or ingest would not end: made is empty at the first event.
+// oneCommit finds the events that can share a commit: events[from:to]. named has the refs in their IDs by ref, each once. An event that
+// names an object by a ref which an earlier event of this commit sets begins the next commit. Malformed refs are left to their own
+// events, which report them. At least one event is taken, because made is empty at the first event. Otherwise ingest would not end.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
-	// made has the refs that this commit sets, and known the refs in its IDs.
+	// made has the refs that this commit sets, and known the refs in its IDs by ref.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {
 		var names []services.Ref

@@ -9,6 +9,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
+// notifyEvent returns an event that sends a site message to users. The ref is also its title.
 func notifyEvent(ref string, to ...string) event {
 	users := make([]string, len(to))
 	for i, key := range to {
@@ -17,7 +18,7 @@ func notifyEvent(ref string, to ...string) event {
 	return event{"sendSiteMessage": event{"title": ref, "to": users, "ref": ref}}
 }
 
-// markedBy is an event in which a user marks site messages.
+// markedBy returns an event in which a user marks site messages. name is the mutation.
 func markedBy(name, as string, input event) event {
 	input["as"] = "user:" + as
 	return event{name: input}
@@ -31,7 +32,7 @@ func siteMessageRefs(refs ...string) []string {
 	return ids
 }
 
-// codes are the codes of the errors of a request's events; nil for an event without an error.
+// codes sends events and returns the code of each event's error; nil for an event without an error.
 func (a *api) codes(events ...event) (codes []any) {
 	a.t.Helper()
 	got := a.ingest(events...)
@@ -44,7 +45,8 @@ func (a *api) codes(events ...event) (codes []any) {
 	return codes
 }
 
-// mailOf is a user's count of site messages, and the titles of their list, the newest first, each followed by + if it is read.
+// mailOf returns a user's count of site messages, and the titles in their list, the newest first. A title is followed by + if the
+// message is read.
 func (a *api) mailOf(key string) (unread any, list string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { siteMessages { total { value } } } siteMessages { nodes { title readAt } } } }`, nil)
@@ -65,8 +67,8 @@ func (a *api) wantMail(what, key string, unread float64, list string) {
 	}
 }
 
-// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Other
-// users learn nothing of it.
+// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Other users
+// cannot mark it, and get the same error as for a message that does not exist.
 func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

@@ -20,11 +20,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-type event = map[string]any
+type event = map[string]any // an event in short form: see ingest
 
+// publish returns an event in which a user publishes a post.
 func publish(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
 
-// Each event has a result at its own index, and a failing event does not affect the others.
+// Each event has a result at its own index, and an event that fails does not affect the others.
 func TestIngestAnswersForEachEvent(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -97,7 +98,8 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	}
 }
 
-// A user who is being erased is left out of a list of recipients; all other recipients get the message.
+// A user who is being erased is left out of a list of recipients. All other recipients get the message or notification. If there are no
+// others, the event is refused.
 func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	carol := a.Named("carol")[0]
@@ -166,7 +168,8 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 	}
 }
 
-// A key also remembers that nothing changed, in events and in mutations: a repetition has no effect on later changes.
+// An idempotency key also remembers that its request changed nothing. When that request is repeated later, it has no effect, although
+// it would change something now. This is so for events and for mutations.
 func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -191,7 +194,7 @@ func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	}
 }
 
-// The events of one ingest happen in their order: the order of conversations and of notifications shows it.
+// The events of one request happen in their order: the order of conversations and of notifications shows it.
 func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	a := newAPI(t)
 	var talks []string
@@ -249,7 +252,7 @@ func TestIngestIsTheHostsAlone(t *testing.T) {
 	}
 }
 
-// An event without an action, or with two, is refused, alone or with its batch, and has no effect.
+// An event without an action, or with two, is refused and has no effect. If the executor finds this, it refuses the whole batch.
 func TestEventNeedsExactlyOneAction(t *testing.T) {
 	a := newAPI(t)
 	two := publish("user:alice")
@@ -266,7 +269,7 @@ func TestEventNeedsExactlyOneAction(t *testing.T) {
 	}
 }
 
-// Events can edit as mutations can: an announcement, and a user's display policy.
+// Events can edit in the same way as mutations: for example an announcement, and a user's display policy.
 func TestEventsEditAsMutationsDo(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})
@@ -294,8 +297,8 @@ func TestEventsEditAsMutationsDo(t *testing.T) {
 	}
 }
 
-// The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline the host gets
-// advice.
+// The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline, the error advises the host
+// application to send fewer events.
 func TestTheTimeOfABatchGrows(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	alone, _ := ctx.Deadline()
@@ -322,7 +325,7 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 	}
 }
 
-// A batch that waits in vain for a SQLite file that another process has locked gets advice in each event's error.
+// A batch that waits in vain for a SQLite file that another process has locked gets errors that advise to send fewer events.
 func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	url := sqltest.SQLite(t)
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
@@ -340,7 +343,7 @@ func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	}
 }
 
-// The error of an event has the extensions of a mutation's error, so that a program can read both errors alike.
+// The error of an event has the extensions of a mutation's error, so that one program can read both.
 func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
 	r := &Resolver{Log: slog.New(slog.DiscardHandler)}
 	shown := func(err error) graph.IngestError { return *r.ingestFailure(t.Context(), err).Error }

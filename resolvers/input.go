@@ -9,8 +9,8 @@ import (
 	"tidings/services/people"
 )
 
-// orCleared is the value of a field of an edit: nil if the field is absent, which keeps the present value, and the zero value
-// for null, which clears it. Commands take a pointer for "change it to this", so null becomes a pointer to the empty value.
+// orCleared returns the value of a field of an edit. It is nil if the field is absent, which keeps the present value. For null, which
+// clears the value, it is a pointer to the zero value. Commands take a pointer as "change it to this".
 func orCleared[T any](field graphql.Omittable[*T]) *T {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -19,8 +19,8 @@ func orCleared[T any](field graphql.Omittable[*T]) *T {
 	return value
 }
 
-// notNull is the value of a field of an edit that cannot be cleared: nil if it is absent, INVALID for null. A title is such a
-// field: without one an object could not be shown.
+// notNull returns the value of a field of an edit that cannot be cleared. It is nil if the field is absent. The error is INVALID for
+// null. A title is such a field: without one an object could not be shown.
 func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -29,7 +29,8 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// creatingUsersKey marks a context. A parameter would have to pass through many commands that do not use it.
+// creatingUsersKey is the key of the mark that creatingUsers makes. A parameter in its place would have to pass through many commands
+// that do not use it.
 type creatingUsersKey struct{}
 
 // creatingUsers marks a context in which the host application names users: users that do not exist are then created.
@@ -37,8 +38,8 @@ func creatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// creatingUsersIfHost is creatingUsers if the token has the scope of the host application; with the scope of operators alone
-// no user is created. A key that an operator mistyped must not become a user.
+// creatingUsersIfHost marks the context as creatingUsers does, if the token has the scope of the host application. With the scope of
+// operators alone no user is created. A key that an operator mistyped must not become a user.
 func creatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return creatingUsers(ctx)
@@ -46,13 +47,14 @@ func creatingUsersIfHost(ctx context.Context) context.Context {
 	return ctx
 }
 
-// createsUsers reports whether the host application names the users: see creatingUsers.
+// createsUsers reports whether the context is marked by creatingUsers.
 func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{}) != nil }
 
+// refusedKey is the key of the users' keys that withRefused puts into a context.
 type refusedKey struct{}
 
-// withRefused marks the keys of users that the host application names and that are being erased. Only the events that name such
-// a user are refused.
+// withRefused puts into the context the keys of users whom a batch of events names and who are being erased. Only the events that name
+// such a user are refused.
 func withRefused(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
@@ -64,8 +66,8 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, refusedKey{}, refused)
 }
 
-// userID is the user of a global ID. If there is none, the error is NOT_FOUND; in a context from creatingUsers the user is
-// created.
+// userID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context that creatingUsers has marked, the
+// user is created.
 func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.userIDs(ctx, field, []string{id})
 	if err != nil {
@@ -74,9 +76,9 @@ func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserI
 	return numbers[0], nil
 }
 
-// userIDs are the users of up to 500 global IDs, as userID finds each, with one query. The users are in the order of the IDs.
-// field names the argument in errors. The bound equals the bound of the longest list of users in an input, and keeps the
-// statement's parameters few.
+// userIDs returns the users of up to 500 global IDs, found as userID finds one, with one query. The users are in the order of the IDs.
+// field names the argument in errors. No input may have a longer list of users, and the bound keeps the number of the statement's
+// parameters small.
 func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
@@ -88,7 +90,7 @@ func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]s
 		if keys[i], err = services.ParseUserID(field, id); err != nil {
 			return nil, err
 		}
-		// Only a batch marks such keys: a single mutation finds out when it creates the user.
+		// Only a batch of events has such keys in its context. A single mutation finds out when it creates the user.
 		if refused, _ := ctx.Value(refusedKey{}).(map[string]bool); refused[keys[i]] {
 			return nil, services.About(field, people.BeingErased(keys[i]))
 		}

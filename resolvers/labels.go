@@ -13,10 +13,10 @@ import (
 	"tidings/services/refs"
 )
 
-// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as the
-// input says. Users get FORBIDDEN: their applications show urls and data, and must be able to trust them. The label is written in
-// the command's own transaction: an object is never there without its ref, and a ref never without its object. If an object of
-// the same creator already has the ref, a create changes nothing: see refs.OnCreate.
+// label lets a command also set the label of the object that it creates, or change the label of the object that it edits. The label is
+// in the input. Users get FORBIDDEN, because only the host application may set labels: apps show the URLs and the data, and must be
+// able to trust them. The label is written in the command's own transaction: an object is never there without its ref, and a ref never
+// without its object. If an object of the same creator already has the ref, a create changes nothing: see refs.OnCreate.
 func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, op.fields.ref)
 	url, urlSet := optionalText(input, op.fields.url)
@@ -24,8 +24,8 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if !refSet && !urlSet && !dataSet {
 		return nil
 	}
-	// A mutation with by: forHost has checked the scope already. One with by: forUser may come from the application, acting for
-	// the user.
+	// For an operation of the host application (forHost) the scope has been checked already. An operation of a user (forUser) may come
+	// from the host application too, which acts for the user.
 	bearer, err := services.ViewerFrom(ctx)
 	if err == nil && op.by == forUser && !bearer.Has(services.ScopeIngest) {
 		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
@@ -42,7 +42,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if err != nil {
 		return err
 	}
-	// Only an input that creates an object has a ref, which the object keeps for good.
+	// Only an input that creates an object has a field for a ref. The object keeps its ref for good.
 	if op.fields.ref >= 0 {
 		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
@@ -56,9 +56,9 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	return nil
 }
 
-// optionalText is the value of an optional field of an input, "" for null, and whether it is given. In a create, null counts
-// as not given. gqlgen makes a pointer for a field that can be absent, and an Omittable where null means something else than
-// absence.
+// optionalText returns the value of an optional field of an input, "" for null, and whether it is given. If the input creates an
+// object, null counts as not given. gqlgen makes a pointer for a field that can be absent, and an Omittable where null means something
+// else than absence.
 func optionalText(input reflect.Value, position int) (value string, given bool) {
 	if position < 0 {
 		return "", false
@@ -74,8 +74,8 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	}
 }
 
-// ifSet is a value to be written; nil if it is not set, which keeps the present value. "" is a value here: it removes a url or
-// the data.
+// ifSet returns a pointer to the value if it is set, and otherwise nil, which keeps the present value. "" is a value too: it removes a
+// URL or the data.
 func ifSet(value string, set bool) *string {
 	if !set {
 		return nil
@@ -83,8 +83,8 @@ func ifSet(value string, set bool) *string {
 	return &value
 }
 
-// readLabel reads the label of an object, together with the labels of the objects of its type that the response shows. Three
-// fields of an object need its label; the first of them reads it for all objects of the page.
+// readLabel reads the label of an object, together with the labels of the objects of its type that the response shows. Three fields of
+// an object need its label. The first field that is resolved reads the labels of all these objects.
 func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
 	object, err := services.ParseObject("id", id)
 	if err != nil {
@@ -93,32 +93,31 @@ func (r *Resolver) readLabel(ctx context.Context, id string, others []services.O
 	return dataloader.From(ctx).Label(ctx, object, others, r.Refs.Labels)
 }
 
-// labelOf is one part of a label; nil if it is empty. A text that was never set is null, so an object without a label and one
-// with an empty label are the same to a client.
+// labelOf returns one part of the label of an object; nil if it is empty. A text that was never set is null, so an object without a
+// label and one with an empty label are the same to a client.
 func (r *Resolver) labelOf(ctx context.Context, id string, part func(services.Label) string, others ...services.Object) (*string, error) {
 	label, err := r.readLabel(ctx, id, others)
 	return orNull(part(label)), err
 }
 
-// The parts of a label, for labelOf.
+// refOf, urlOf and dataOf return the parts of a label, for labelOf.
 func refOf(label services.Label) string { return label.Ref }
 
 func urlOf(label services.Label) string { return label.URL }
 
 func dataOf(label services.Label) string { return label.Data }
 
-// postObject is a post as the object of a label.
+// postObject returns a post as an Object, the form in which labels name objects.
 func postObject(id services.PostID) services.Object {
 	return services.Object{Type: services.PostType, Number: uint64(id)}
 }
 
-// showObjectOf is a show as the object of a label.
+// showObjectOf returns a show as an Object, the form in which labels name objects.
 func showObjectOf(id services.PostID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 
-// labels reports whether a field requests the labels of a type. Few objects have labels, and most documents request none, so the
-// statement is left out for them.
+// labels reports whether a field requests the labels of a type. Most documents request none, and then the labels are not read.
 func (w wanted) labels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }
@@ -132,8 +131,8 @@ func labelsOf[T any](ctx context.Context, r *Resolver, items []T, object func(*T
 	return r.Refs.Labels(ctx, objects)
 }
 
-// appendData writes the data of a label, which is JSON already. It is a whole object, compact and checked when it was set, so
-// it can stand in an answer as it is.
+// appendData writes the data of a label, which is JSON already. It was checked when it was set, and is a whole object without white
+// space. So it is written into an answer as it is.
 func appendData(to []byte, data string) []byte {
 	if data == "" {
 		return append(to, "null"...)
@@ -141,7 +140,7 @@ func appendData(to []byte, data string) []byte {
 	return append(to, data...)
 }
 
-// postObjects are the posts that are shown together with a post.
+// postObjects returns the posts that are shown together with a post, as Objects.
 func postObjects(post *graph.Post) []services.Object {
 	list := make([]services.Object, len(post.Together))
 	for i, other := range post.Together {
@@ -150,7 +149,7 @@ func postObjects(post *graph.Post) []services.Object {
 	return list
 }
 
-// showObjects are the shows that are shown together with a show.
+// showObjects returns the shows that are shown together with a show, as Objects.
 func showObjects(show *graph.Show) []services.Object {
 	list := make([]services.Object, len(show.Together))
 	for i, other := range show.Together {
@@ -159,7 +158,7 @@ func showObjects(show *graph.Show) []services.Object {
 	return list
 }
 
-// idsOf are the IDs of a list.
+// idsOf returns the IDs of the items of a list.
 func idsOf[T any](list []T, id func(*T) string) []string {
 	ids := make([]string, len(list))
 	for i := range list {

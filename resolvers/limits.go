@@ -11,32 +11,30 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
-// application and operators have budgets of their own, however many users they act for. Limits implements transport.Limits. A
-// check reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to
-// retry.
+// Limits charges budgets of a limiter: an address pays for its requests, and a viewer for their operations. The host application and
+// operators have budgets of their own, however many users they act for. Limits implements transport.Limits. A check uses only memory
+// and takes no round trip, so it is done before any other work. A refusal is RATE_LIMITED, and says when to retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// hostSubject is the subject of all tokens with the scope ingest, and adminSubject is the subject of all tokens with the scope
-// admin. They are not keys of users: the budgets of the host and ADMIN have no other subject, so a user with such a key shares
-// nothing with them.
+// hostSubject is the subject of all tokens with the scope ingest, and adminSubject is the subject of all tokens with the scope admin.
+// They are no keys of users. A user may have such a key, but shares nothing with them: the budgets of the host application and the
+// budget ADMIN have only these subjects.
 const (
 	hostSubject  = "host"
 	adminSubject = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that are charged to a second budget beside WRITES, because they cost others more
-// than a write does. A follow writes into a feed and may notify; a conversation and its members write a row for each of up to
-// 500 users.
+// fieldBudgets has the second budget, beside WRITES, to which some mutations are charged, because they cost other users more than a
+// usual write does. A follow writes into a feed and may notify; a conversation and its members write a row for each of up to 500 users.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
 }
 
-// Address charges one request. Several users may have one address, so its budget is far above that of a user.
+// Address charges one request. Several users may share one address, so the budget of an address is far larger than that of a user.
 func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
 
-// Socket charges one socket to its user. The application's own tokens can open any number of sockets, because a gateway of the
+// Socket charges one socket to its user. Tokens of the host application can open any number of sockets, because a gateway of the
 // application opens the sockets of many users.
 func (l Limits) Socket(viewer services.Viewer) error {
 	if viewer.Has(services.ScopeIngest) {
@@ -45,17 +43,17 @@ func (l Limits) Socket(viewer services.Viewer) error {
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// freePayload is the part of a mutation's cost, for each of its fields, that WRITES pays for: its payload with the objects that
-// it has changed, and the viewer's badges.
+// freePayload is how much of a mutation's cost is not charged to the budget of reads, for each of its fields. It is enough for a usual
+// payload: the objects that the mutation has changed, and the viewer's badges.
 const freePayload = 1000
 
-// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation
-// with a large payload is charged for the reading too, or a client could read without limit by harmless mutations. Without a
-// token the address is charged. The transport calls Operation after it has checked the document and before the execution. A
-// refused operation has cost its subject nothing, except that an operator may have paid from ADMIN.
+// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. A mutation with a
+// large payload is charged for the reading too: otherwise a client could read without limit by mutations that change nothing. Without a
+// token the address is charged. The transport calls Operation after it has checked the document and before the execution. A refused
+// operation costs its subject nothing, except that an operator may have been charged to ADMIN.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	who := payerOf(ctx, address)
-	// An operator is charged twice: as an operator, and then like any user.
+	// An operator is charged twice: to ADMIN, and then like any user.
 	if who.operator {
 		if err := l.Limiter.Take(ratelimit.Admin, adminSubject, 1); err != nil {
 			return err
@@ -67,8 +65,9 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	return l.Limiter.TakeAll(who.subject, mutationSpendings(operation, who.reads, who.writes, cost)...)
 }
 
-// Event charges an event of a subscription for its cost. Others cause the events, so they have a budget of their own: what happens
-// to a user must not take the queries from them. The bound is on all of a user's subscriptions together, however many they open.
+// Event charges an event of a subscription for its cost. Other users cause the events, so events have a budget of their own: what
+// others do must not use up the budget for a user's queries. The bound is on all of a user's subscriptions together, however many they
+// open.
 func (l Limits) Event(ctx context.Context, address string, cost int) error {
 	who := payerOf(ctx, address)
 	return l.Limiter.Take(who.events, who.subject, cost)
@@ -78,7 +77,7 @@ func (l Limits) Event(ctx context.Context, address string, cost int) error {
 type payer struct {
 	subject               string
 	reads, writes, events ratelimit.Budget
-	operator              bool
+	operator              bool // whether ADMIN is charged too
 }
 
 // payerOf returns who pays for an operation. Without a token the address pays.
@@ -98,16 +97,16 @@ func payerOf(ctx context.Context, address string) payer {
 	}
 }
 
-// mutationSpendings are the charges of a mutation to its subject's budgets, all or nothing, because a document is never
-// executed in part. The fields are collected as the executor does, so that fields in fragments and under aliases count, and
-// fields that @skip leaves out do not.
+// mutationSpendings returns the charges of a mutation to the budgets of its subject. They are taken all together or not at all, because
+// a document is never executed in part. The fields are collected as the executor does, so that fields in fragments and under aliases
+// count, and fields that @skip leaves out do not.
 func mutationSpendings(operation *graphql.OperationContext, reads, writes ratelimit.Budget, cost int) []ratelimit.Spending {
 	spendings := []ratelimit.Spending{{Budget: writes}, {Budget: reads, Amount: cost}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
 		spendings[0].Amount += events(field, operation)
 		spendings[1].Amount -= freePayload // TakeAll takes nothing if the rest is negative
 		budget, bounded := fieldBudgets[field.Name]
-		// The application has no budget but HOST_WRITES.
+		// For the host application, all writes are charged to HOST_WRITES alone.
 		if !bounded || writes == ratelimit.HostWrites {
 			continue
 		}
@@ -120,8 +119,8 @@ func mutationSpendings(operation *graphql.OperationContext, reads, writes rateli
 	return spendings
 }
 
-// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other. An empty list costs 1
-// too. A malformed event costs its share too: it is refused later, on its own.
+// events returns how many writes a mutation field is charged for: for ingest the number of its events, but at least 1, and 1 for any
+// other. An event that is refused later counts too.
 func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
 	if field.Name != "ingest" {
 		return 1

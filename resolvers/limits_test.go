@@ -13,7 +13,7 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// limited is an operation on the real schema, as the transport hands it over.
+// limited returns an operation on the real schema, as the package transport hands it to Limits.
 func limited(t *testing.T, text string, variables map[string]any) *graphql.OperationContext {
 	t.Helper()
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
@@ -24,7 +24,7 @@ func limited(t *testing.T, text string, variables map[string]any) *graphql.Opera
 	return &graphql.OperationContext{Doc: document, Operation: document.Operations[0], Variables: variables}
 }
 
-// viewing is a context with a viewer who has these scopes; "" means no token.
+// viewing returns a context with a viewer who has the scope viewer and these scopes. Without a key and scopes it has no token.
 func viewing(key string, scopes ...services.Scope) context.Context {
 	if key == "" && len(scopes) == 0 {
 		return context.Background()
@@ -32,7 +32,7 @@ func viewing(key string, scopes ...services.Scope) context.Context {
 	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
 }
 
-// granted is the number of operations of a cost that are admitted, at most 100.
+// granted returns how often an operation of a cost is let through until it is refused, at most 100.
 func granted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
 	for n := range 100 {
 		if l.Operation(ctx, "192.0.2.1", operation, cost) != nil {
@@ -80,8 +80,8 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 	}
 }
 
-// A mutation has a free part for each field. What its payload selects beyond that is charged like a query, so that no client reads
-// by mutations.
+// For each field of a mutation, a part of the cost is free. The rest of the cost of its payload is charged like a query, so that no
+// client reads by mutations.
 func TestAMutationPaysForItsPayload(t *testing.T) {
 	const seen = `markLiveBoardSeen(input: {}) { viewer { homeFeed { edges { node { id } } } } }`
 	for name, test := range map[string]struct {
@@ -106,7 +106,7 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
-	// A refusal for the payload leaves the writes.
+	// A mutation that is refused because of its payload takes nothing from the writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
 	mutation := limited(t, `mutation { `+seen+` }`, nil)
 	if got := granted(l, viewing("alice"), mutation, 11_000); got != 1 {
@@ -117,7 +117,8 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 	}
 }
 
-// An event pays from the budget of events. Whatever it costs, the queries keep theirs. An operator pays for events as a user only.
+// An event is charged to the budget of events. Whatever it costs, the budget for queries stays as it is. An operator is charged for
+// events only as a user.
 func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
 	query := limited(t, `{ __typename }`, nil)
 	for name, test := range map[string]struct {
@@ -178,7 +179,7 @@ func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	if got := granted(l, viewing("bob"), query, 5); got != 2 {
 		t.Errorf("bob is let through %d times after alice: want 2", got)
 	}
-	// A user's key may look like an address.
+	// A user's key may look like an address. Such a user does not pay for the address.
 	if got := granted(l, viewing("192.0.2.1"), query, 5); got != 2 {
 		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
 	}

@@ -9,10 +9,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the channel of badges, watch
-// turns badges into changes of the list, and show turns a change into an event. first and since are as the client gave them.
-// All arguments are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends
-// when relay ends, so that nothing reads for a client that is gone.
+// watched opens a subscription to one of the viewer's lists, which changes together with the badges. open opens the channel of badges,
+// watch turns badges into changes of the list, and show turns a change into an event. first and since are the arguments of the client.
+// All arguments are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends when
+// relay ends, so that nothing more is read for a client that has left.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
@@ -38,8 +38,8 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 	return relay(ctx, cancel, r.Log, watch(ctx, viewer, size, badges), func(_ context.Context, change C) (E, error) { return show(viewer, change), nil }), nil
 }
 
-// watchNotifications opens a subscription to the first page of notifications. The posts and people on the page are read when an
-// event is rendered, with the loader of the event, so that names are those of the event's time.
+// watchNotifications opens a subscription to the first page of notifications. The posts and people on the page are read when an event
+// is rendered, with the loader of the event, so that the names are those at that time.
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
 	return watched(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
 		return r.Notifications.Watch(ctx, viewer.Number, notifications.Query{First: size}, badges)

@@ -36,14 +36,14 @@ import (
 	"tidings/services/views"
 )
 
-// api is the schema behind a real HTTP server. Headers name the viewer and their scopes, unchecked.
+// api is the schema behind a real HTTP server. The viewer and their scopes come from headers of the request, and are not checked.
 type api struct {
 	*fanouttest.World
 	t        *testing.T
 	resolver *Resolver
 	server   *httptest.Server
-	log      *bytes.Buffer
-	trips    atomic.Int64 // round trips to Redis of the last operation
+	log      *bytes.Buffer // what the server logs
+	trips    atomic.Int64  // round trips to Redis of the last operation
 }
 
 // newAPI makes an api with limits that tests reach soon: a user can follow 3 users, and a GROUP can have 5 members.
@@ -52,6 +52,7 @@ func newAPI(t *testing.T) *api {
 	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)
 }
 
+// newAPIOn makes an api on a world, with the limits of followed users and of members of a GROUP.
 func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *api {
 	t.Helper()
 	w.Named("alice", "bob", "carol")
@@ -98,7 +99,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	return a
 }
 
-// pushKeys are the keys of all worlds, so that two worlds give the same answers.
+// pushKeys returns the keys for Web Push. All worlds have the same, so that two worlds give the same answers.
 var pushKeys = sync.OnceValue(func() devices.Keys {
 	private, _, err := devices.NewKeys()
 	if err != nil {
@@ -108,7 +109,7 @@ var pushKeys = sync.OnceValue(func() devices.Keys {
 	return keys
 })
 
-// testDevices are devices without a push service: nothing is sent.
+// testDevices returns the service of devices, without a push service: nothing is sent.
 func testDevices(w *fanouttest.World) *devices.Service {
 	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Keys: pushKeys(), Clock: w.Clock, Log: w.Log})
 }
@@ -123,7 +124,7 @@ type answer struct {
 	}
 }
 
-// code is the code of the one error, "" without an error.
+// code returns the code of the first error; "" if there is none.
 func (a answer) code() services.Code {
 	if len(a.Errors) == 0 {
 		return ""
@@ -132,7 +133,7 @@ func (a answer) code() services.Code {
 	return services.Code(code)
 }
 
-// at follows a path of fields and indexes into the data.
+// at returns the value in the data at a path of fields and indexes; nil if there is none.
 func (a answer) at(path ...any) any {
 	var value any = a.Data
 	for _, step := range path {
@@ -151,7 +152,7 @@ func (a answer) at(path ...any) any {
 	return value
 }
 
-// ask sends one operation as a user with scopes; without a scope there is no token.
+// ask sends an operation as a user with scopes; without a scope the request has no token.
 func (a *api) ask(key string, scopes []services.Scope, query string, variables map[string]any) answer {
 	a.t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
@@ -176,13 +177,13 @@ func (a *api) ask(key string, scopes []services.Scope, query string, variables m
 	return got
 }
 
-// as asks as a viewer.
+// as sends an operation as a user with the scope viewer.
 func (a *api) as(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer}, query, variables)
 }
 
-// must sends an operation as a viewer that must succeed.
+// must sends an operation as a user with the scope viewer. The operation must succeed.
 func (a *api) must(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	got := a.as(key, query, variables)
@@ -192,7 +193,7 @@ func (a *api) must(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// publish publishes as a viewer and returns the post's ID.
+// publish lets a user publish a post, and returns the ID of the post.
 func (a *api) publish(key string) string {
 	a.t.Helper()
 	got := a.must(key, `mutation { publishPost(input: {body: "hello"}) { post { id } } }`, nil)
@@ -200,8 +201,8 @@ func (a *api) publish(key string) string {
 	return id
 }
 
-// ingest sends events as the host application and returns their results. Tests write events in a short form: the user, the
-// device and the key stand in the input of the action.
+// ingest sends events as the host application and returns their results. Tests write events in a short form: the fields as, device and
+// key are in the input of the action.
 func (a *api) ingest(events ...map[string]any) answer {
 	a.t.Helper()
 	long := make([]map[string]any, len(events))
@@ -211,7 +212,7 @@ func (a *api) ingest(events ...map[string]any) answer {
 	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": long})
 }
 
-// inFull is the full form of an event in short form.
+// inFull returns the full form of an event in short form: see ingest.
 func inFull(short map[string]any) map[string]any {
 	do := map[string]any{}
 	event := map[string]any{"do": do}

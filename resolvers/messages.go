@@ -10,8 +10,8 @@ import (
 	"tidings/services/messages"
 )
 
-// graphSiteMessage is a site message as its recipient sees it. Content is whole, up to 64 KB: a client that lists titles does
-// not select it.
+// graphSiteMessage is a site message as its recipient sees it. Content is the whole text, up to 64 KB. A client that only lists titles
+// should not select it.
 func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	return graph.SiteMessage{
 		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
@@ -19,7 +19,7 @@ func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	}
 }
 
-// timeOrNull is a time, nil for the zero time, which means never. Below the resolvers no time is a pointer.
+// timeOrNull returns a pointer to a time; nil for the zero time, which means never. The services have no pointers to times.
 func timeOrNull(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -27,8 +27,8 @@ func timeOrNull(at time.Time) *time.Time {
 	return &at
 }
 
-// graphReport is a site message as its sender sees it: with the numbers of its recipients and readers, and without naming any of
-// them. Its ID differs from the message's, because sender and recipients see two objects of different types.
+// graphReport is a site message as its sender sees it: with the numbers of its recipients and readers, and without their names. Its ID
+// differs from the message's, because sender and recipients see two objects of different types.
 func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
@@ -37,7 +37,7 @@ func graphReport(report messages.Report) *graph.SiteMessageReport {
 	}
 }
 
-// report reads a message for the payload of its sender. Recipients and readers are counted anew for each report.
+// report reads a message as its sender sees it, for a payload. Recipients and readers are counted anew each time.
 func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
 	place, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageRepo
 	return *graphReport(report), err
 }
 
-// siteMessages makes a page of the viewer's messages.
+// siteMessages makes a page of the viewer's site messages.
 func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first *int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.SiteMessageConnection, error) {
 		return r.readSiteMessages(ctx, viewer, size, after, kind, unreadOnly)
@@ -59,9 +59,9 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 	return &page, nil
 }
 
-// readSiteMessages reads a page below a position, of one type or of all. The page has a read token: a mark with it changes no
-// message that was marked unread after the page was read. The filters are arguments of the field, so sharedPage keeps a
-// filtered list and the whole list apart.
+// readSiteMessages reads a page of site messages below the cursor after, of one type (kind) or of all. The page has a read token: a
+// mark with it changes no message that was marked unread after the page was read. The filters are arguments of the field, so sharedPage
+// does not mix up pages with different filters.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -80,15 +80,15 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
 	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
-	// No row is left out of this list, so the page ends at its last edge.
+	// No message is left out of the page after it is read, so the page ends at its last edge.
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
 	return result, nil
 }
 
-// markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark
-// named, or else the newest ones, of the mark's type if it has one. Most clients do not select them, and then nothing is read.
+// markedMessages reads the site messages for the payload of a mark, if the payload selects them: these are the messages that the mark
+// named or, if it named none, the newest ones, only of the mark's type if it has one.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
@@ -105,8 +105,8 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 		}
 		return list
 	}
-	// The refs in the input were replaced by IDs before the mark. Only a repetition under an idempotency key may still have a
-	// ref, of a message that is gone.
+	// The refs in the input were replaced by IDs before the mark. Only if the mark is repeated under its idempotency key, an ID by ref
+	// can still be here: that of a message that is gone by now.
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
 		if place, err := messages.ParseID("ids", id); err == nil {

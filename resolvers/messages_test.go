@@ -12,7 +12,7 @@ import (
 const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
 	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id: siteMessageId title recipients readCount } } }`
 
-// sent sends a message as the host application and returns its ID once all recipients have it.
+// sent sends a site message as the host application, and returns its ID when all recipients have it.
 func (a *api) sent(title string, to ...string) string {
 	a.t.Helper()
 	got := a.host(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
@@ -25,7 +25,7 @@ func (a *api) sent(title string, to ...string) string {
 	return id
 }
 
-// unreadMessages reads the count and the list of a viewer, which must agree.
+// unreadMessages returns the titles of a user's unread site messages. The count and the list must agree.
 func (a *api) unreadMessages(key string) (titles string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } siteMessages { total { value } types { type count { value } } } }
@@ -80,7 +80,8 @@ func TestSiteMessages(t *testing.T) {
 	}
 }
 
-// A phone that reports its list late does not mark messages read that another device has marked unread meanwhile.
+// A phone may report late that it has shown its list. This does not mark a message as read that another device has marked unread
+// meanwhile.
 func TestALateReadOfASiteMessage(t *testing.T) {
 	a := newAPI(t)
 	first := a.sent("one", "user:alice")
@@ -192,7 +193,7 @@ func TestBadSiteMessages(t *testing.T) {
 	a.wantMessages("alice", "one")
 }
 
-// Events of the host application have the effects of the mutations, once for each key.
+// Events about site messages and views have the effects of the mutations, once for each idempotency key.
 func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	a := newAPI(t)
 	at := a.Clock.Now().Format(time.RFC3339)
@@ -215,7 +216,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		}
 		a.Quiet(a.Fanout)
 		a.wantMessages("alice", "hello")
-		// Both items are new: the view had no item when alice touched it, so the touch covers none, whatever their times.
+		// Both items are new, whatever their times are: the view had no item yet when alice touched it.
 		if got := a.views("alice"); got != "news/town 2 EXACT" {
 			t.Errorf("alice's views are %s, want 2 of news/town", got)
 		}
@@ -230,7 +231,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	}
 }
 
-// views prints the views of the code news, as a viewer sees them.
+// views returns a user's views of the code news, as text.
 func (a *api) views(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code key unread { value precision inTotal } } } } } }`, nil)

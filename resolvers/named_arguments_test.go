@@ -12,13 +12,14 @@ import (
 	"tidings/graph"
 )
 
+// testedSchema returns the schema.
 var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() })
 
-// positionInList matches the part of an argument that says which element of a list is wrong.
+// positionInList matches the part of an argument's name that says which element of a list is wrong, such as [0].
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// argumentsExist checks each error of each operation that these tests send. The error names an argument of the field that failed,
-// or a field of its input, so that a front end finds the matching field of its form.
+// argumentsExist checks each error of each operation that these tests send. If the error names an argument, it must be one of the field
+// that failed, or a field of its input, so that a front end can find the field of its form.
 func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
@@ -50,7 +51,7 @@ func (a *api) argumentsExist(query string, variables map[string]any, got answer)
 	}
 }
 
-// fieldAt is the field at the path of an error; nil for a path that begins elsewhere, such as in the variables.
+// fieldAt returns the last field on the path of an error. It is nil if the path begins elsewhere, such as in the variables.
 func fieldAt(selections ast.SelectionSet, path []any) (found *ast.Field) {
 	for _, part := range path {
 		name, named := part.(string)
@@ -86,8 +87,8 @@ func selected(selections ast.SelectionSet, alias string) *ast.Field {
 	return nil
 }
 
-// hasArgument reports whether an argument, or a field below an argument, has the name. A name leaves out input, the one argument
-// of mutations.
+// hasArgument reports whether an argument, or a field below an argument, has the name. Names of fields below the argument input do not
+// begin with input.
 func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
 	if input := arguments.ForName("input"); input != nil && hasInput(input.Type, name) {
 		return true
@@ -118,7 +119,7 @@ func eventHas(sent any, name string) bool {
 	return false
 }
 
-// plain is a value as JSON decodes it.
+// plain returns a value as it is after it was encoded to JSON and decoded.
 func plain(value any) (decoded any) {
 	text, _ := json.Marshal(value)
 	_ = json.Unmarshal(text, &decoded)

@@ -18,14 +18,14 @@ import (
 	"tidings/services/views"
 )
 
-// maxNodes bounds the IDs of one field. One response reads each kind at once, so the bound keeps statements and answers at the
-// size of a page. The costs bound the whole document.
+// maxNodes bounds the IDs of one field. The objects of each kind are read by one statement, so the bound keeps statements and answers
+// at the size of a page. A document can have several such fields: its cost bounds these.
 const maxNodes = 100
 
-// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
-// another user's notification. argument is the argument with the IDs. All objects that the fields of an operation request are
-// read together. Every type that is a Node in the schema has its case in add and in readNodesByID. An object that exists and is
-// not visible to the viewer looks like one that does not exist, so an ID reveals nothing.
+// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content, another
+// user's notification. argument is the name of the argument with the IDs, for errors. All objects that the fields of an operation
+// request are read together. Every type that is a Node in the schema has its case in add and in readNodesByID. An object that exists
+// and is not visible to the viewer looks like one that does not exist, so an ID reveals nothing.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -34,11 +34,11 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if len(ids) == 0 || len(ids) > maxNodes {
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
 	}
-	// A malformed ID fails its own field, before the shared read.
+	// If an ID is malformed, its own field fails, before the read that all fields share.
 	if err := newNodeIDs().add(ids, nil); err != nil {
 		return nil, services.About(argument, err)
 	}
-	// The first field reads for all fields. They share its error too, which can only be an engine's.
+	// The first field reads for all fields. They share its error too. It can only be the error of an engine.
 	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
 	})
@@ -55,8 +55,8 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	return nodes, nil
 }
 
-// nodeIDs are parsed global IDs, by type. The key is the text of the ID, because two texts may name one object, and each field
-// finds its object by its own text. A nodeIDs belongs to one read and is not shared.
+// nodeIDs are parsed global IDs, by type. The keys of the maps are the texts of the IDs, because two texts may name one object, and
+// each field finds its object by its own text. A nodeIDs belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
@@ -66,14 +66,14 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string // ID to key
-	// askers and refs have fields and not only IDs, because the selection of each field decides which parts of a conversation
-	// are read. A field is nil if only the form of IDs is checked.
+	// askers and refs also have the fields that ask for an ID, because the selection of a field decides which parts of a conversation
+	// are read. A field is nil when add only checks the form of IDs.
 	devices map[string]string       // ID to itself
 	askers  map[string][]*ast.Field // the fields that ask for each conversation
 	refs    map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
-// newNodeIDs makes the maps, which add fills.
+// newNodeIDs returns empty maps, which add fills.
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
@@ -84,8 +84,8 @@ func newNodeIDs() *nodeIDs {
 	}
 }
 
-// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes. IDs that were
-// added before an error stay, so callers check a field's IDs in a set of its own first.
+// add adds the IDs that a field asks for, up to the first malformed one. An ID of any type without a case here is never found. The IDs
+// before a malformed one stay, so callers first check the IDs of a field in a set of their own.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
 		// The object of a ref is known only after a read: see readNodes.
@@ -106,7 +106,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
 			err = parseInto(n.users, id, services.ParseUserID)
-		// A viewer's ID has only their key; viewerNodes checks whether it is the key of this viewer.
+		// The ID of a viewer contains the key of a user. viewerNodes checks whether it is the key of this viewer.
 		case services.ViewerType:
 			n.viewers[id] = key
 		case services.BadgesType:
@@ -139,8 +139,8 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	return nil
 }
 
-// parseInto adds an ID, unless no object can have it. Parsers answer NOT_FOUND for an ID of the right form that no object can
-// have. Here such an ID gives null, like the ID of any object that is not there.
+// parseInto adds an ID, unless no object can have it. For such an ID, if its form is right, parse returns NOT_FOUND. This is no error
+// here: its node is null, as for any object that does not exist.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
 	if err == nil {
@@ -151,7 +151,7 @@ func parseInto[K comparable](into map[string]K, id string, parse func(field, id 
 	return err
 }
 
-// allNodeIDs are the IDs that the fields of an operation ask for, without the IDs of a field with a malformed ID. Such a field
+// allNodeIDs returns the IDs that the fields of an operation ask for, without those of a field that has a malformed ID. Such a field
 // fails as a whole, so nothing is read for it.
 func allNodeIDs(ctx context.Context) *nodeIDs {
 	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
@@ -179,12 +179,12 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds. It first reads
-// the objects that contain only IDs of posts and people, then these posts and people, and then makes the nodes from both. A new
-// kind that shows posts or people must add their keys before visible is called, or each of its objects would read on its own.
+// readNodesByID reads the objects of IDs, with one read for each kind, and one for the posts, shows and people in all of them. First it
+// reads objects that contain only IDs of posts, shows and people. Then it reads these. Then it makes the nodes from both. A new kind
+// that shows posts or people must add their keys before visible is called. Otherwise each of its objects would cause a read of its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
-	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users that these show are read below.
+	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users in these are read below.
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// The causes of the notifications are read if a field shows any, because they have posts and people too.
+	// The causes of the notifications are read here, if a field shows any, because they have posts and people too.
 	actions, err := r.actionsIn(ctx, viewer, notified)
 	if err != nil {
 		return nil, err
@@ -216,20 +216,20 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// numbers has no entry for a key that no user has; user 0, its zero value, does not exist.
+	// numbers has no entry for a key that no user has. Then the number is 0, which no user has.
 	for id, key := range ids.users {
 		if user, ok := visible.people[numbers[key]]; ok {
 			found[id] = graphUser(user)
 		}
 	}
-	// A field that is requested of one post of the answer is then read for all.
+	// All posts share together. When a field of one of them is requested, it is read for all.
 	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {
 			found[id] = graphPost(post, visible.people[post.Author], together)
 		}
 	}
-	// The nodes are the shows as they are now: a session's frozen state is only in its board.
+	// The nodes are the shows as they are now: what a session has frozen is only on its board.
 	for id, key := range ids.shows {
 		if show, ok := visible.shows[key]; ok {
 			found[id] = r.graphShow(show, visible.people[show.Host])
@@ -244,9 +244,9 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
-// itemNodes are the objects behind the viewer's counts, by their IDs. All are read together, because each source lists many
-// items, which would take hundreds of reads one by one. itemNodes needs the explanation, which the fields around have read
-// already.
+// itemNodes returns the objects behind the viewer's counts, by their IDs. All are read together, because each source lists many items,
+// which would take hundreds of reads one by one. itemNodes needs the explanations of the counts, which the field badgeExplained has
+// read already.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)
@@ -265,7 +265,7 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 			}
 		}
 		ids := newNodeIDs()
-		// Each field that shows an item gets all items of all sources.
+		// Each field `node` of the document is added with all items of all sources.
 		for _, field := range wantedOf(ctx)["BadgeItem.node"] {
 			if err := ids.add(behind, field); err != nil {
 				return nil, err

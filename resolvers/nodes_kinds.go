@@ -12,9 +12,9 @@ import (
 	"tidings/services/notifications"
 )
 
-// conversationNodes adds the viewer's conversations. It returns the parts and messages that are still to be read. A message is
-// found only for a member of its conversation: the other messages are removed from ids.messages, because messageNodes, which
-// runs later, does not check again.
+// conversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which are
+// still to be read. A message is found only for a member of its conversation. All others are removed from ids.messages, because
+// messageNodes, which runs later, does not check again.
 func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
 	// The states tell which conversations the viewer is in, including the conversations of the messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
@@ -27,7 +27,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		return parts, err
 	}
 	for id, key := range ids.messages {
-		// The message is removed, so that nothing later shows it.
+		// The message is removed, so that messageNodes does not show it.
 		if _, member := states[key.Conversation()]; !member {
 			delete(ids.messages, id)
 			continue
@@ -44,7 +44,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		for _, asker := range ids.askers[id] {
 			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
 		}
-		// Read says that the parts of the conversation are in the loader, so that its fields do not read them again.
+		// The parts are in the loader when the fields of the conversation are resolved, so that these must not read them again.
 		shown := graphConversation(state)
 		shown.Read = true
 		found[id] = shown
@@ -52,8 +52,8 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return parts, nil
 }
 
-// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. One call for each message reads
-// nothing, and tells which ID the message belongs to.
+// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. There is one call for each message,
+// because this tells which ID the message belongs to. The call reads nothing.
 func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
@@ -67,8 +67,8 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 	return nil
 }
 
-// notificationsOf reads the viewer's own notifications by their IDs. A notification that grew has several positions, and marks
-// may name any of them. Only the first is its ID, or a client's store would have the notification twice.
+// notificationsOf reads the viewer's own notifications by their IDs. A notification that has grown has several positions, and marks may
+// name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.At(ctx, viewer.Number, ids)
 	// At also finds a notification by one of its later positions.
@@ -80,7 +80,7 @@ func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, id
 	return list, err
 }
 
-// notificationNodes adds the viewer's own notifications. An ID of a notification whose causes were all undone has no node.
+// notificationNodes adds the viewer's own notifications. A notification whose causes were all undone is not found.
 func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
 	shown, err := r.graphNotifications(ctx, viewer, list)
 	for _, node := range shown {
@@ -89,8 +89,8 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return err
 }
 
-// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node. The key in the ID is
-// compared and never looked up: nobody learns whether another user exists.
+// viewerNodes adds the viewer and their badges, if an ID is theirs. The ID of another viewer is not found. The key in it is only
+// compared and never looked up, so nobody learns whether another user exists.
 func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.viewers {
 		if key == viewer.Key {
@@ -113,7 +113,7 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 // viewAndReportNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
 // operator. A report counts the readers of a message, which its recipients must not see.
 func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	// A view that the viewer never touched has no node: it would have no count. Touches of other users do not matter.
+	// A view that the viewer never touched is not found, because it has no count for the viewer. Touches of other users do not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
 		return err
@@ -136,8 +136,8 @@ func (r *Resolver) viewAndReportNodes(ctx context.Context, viewer *graph.Viewer,
 	return err
 }
 
-// otherNodes adds the nodes that refer to no post and no other person: the viewer's own nodes, and the nodes that all users
-// share. A kind that no ID names costs no statement.
+// otherNodes adds the nodes that contain no post and no other person. They belong to the viewer, or all users share them. A kind that
+// no ID names costs no statement.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
-	// Announcements are visible by the viewer's segments and by time.
+	// Which announcements are visible depends on the viewer's segments and on the time.
 	if len(ids.announcements) > 0 {
 		// They come from the node's memory, like the list.
 		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))

@@ -8,10 +8,10 @@ import (
 	"tidings/services"
 )
 
-// readNodes reads the objects of IDs, including IDs by ref. A ref is replaced by the ID of its object, and the object is then
-// found under the ref and the ID. Whether the viewer may see it is decided as for any ID: a ref whose object is not visible looks
-// like a ref that does not exist. The fields that asked by a ref are added for the ID too, so that the parts of a conversation
-// are read whichever ID names it.
+// readNodes reads the objects of IDs, including IDs by ref. A ref is replaced by the ID of its object, and the object is then found
+// under the ref and the ID. Whether the viewer may see the object is decided as for any ID. A ref whose object the viewer may not see
+// looks like a ref that does not exist. The fields that asked by a ref are also added for the ID, so that the parts of a conversation
+// are read no matter which of the two names it.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	list := make([]services.Ref, 0, len(ids.refs))
 	for id := range ids.refs {

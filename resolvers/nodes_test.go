@@ -67,8 +67,8 @@ func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
 	}
 }
 
-// Every type with an ID is a Node. Otherwise a cache, which keeps objects by their IDs, could not read such an object again,
-// and could confuse it with the Node of the same ID.
+// Every type with an ID is a Node. A client's cache keeps objects by their IDs. It could not read an object again that is no Node, and
+// could confuse it with the Node of the same ID.
 func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 	nodes := 0
 	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {
@@ -84,7 +84,7 @@ func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 	}
 }
 
-// A view belongs to its viewer, and a report to senders.
+// A view is a node only for users who touched it, and a report only for operators and the host application.
 func TestViewsAndReportsAreNodesOfTheirOwners(t *testing.T) {
 	a := newAPI(t)
 	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)

@@ -14,7 +14,7 @@ import (
 	"tidings/services/notifications"
 )
 
-// orEmpty is an optional text; "" if it is absent or null.
+// orEmpty returns an optional text; "" if it is absent or null.
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""
@@ -23,12 +23,12 @@ func orEmpty(text *string) string {
 }
 
 // notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A
-// notification is omitted if all its causes were undone. Positions of other users' notifications are not found, because At reads
-// the viewer's own.
+// notification is omitted if all its causes were undone. Other users' notifications are not found, because At reads only the viewer's
+// own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
-		// An ID and a position of the same notification name the same row.
+		// The mark may name a notification by its ID or by its upTo.
 		place, err := services.ParseNotificationID("id", id)
 		if services.IsUpTo(id) {
 			place, _, err = services.ParseUpTo("id", id)
@@ -42,7 +42,7 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
-	// Two marks in one input may name one row, which a payload shows once.
+	// A mark may name one notification twice. The payload shows it once.
 	list, known := make([]notifications.Notification, 0, len(found)), map[services.PostID]bool{}
 	for _, place := range places {
 		if n, ok := found[place]; ok && !known[n.First] {
@@ -53,14 +53,14 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named,
-// or else the newest ones of its categories. A nil result is null to the client. It says that the notifications could not be
-// read; the mark itself is committed.
+// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else
+// the newest ones of its categories. The result is nil, which is null to the client, if they are not selected or could not be read. The
+// mark itself is committed.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
-	// The client's store should update the notifications that the client has marked.
+	// The payload has the notifications that the client has marked, so that the client's store updates them.
 	if len(ids) > 0 {
 		if list := ifRead[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
 			return *list
@@ -79,15 +79,15 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	return list
 }
 
-// markedIn are the categories that a mark named, for its payload.
+// markedIn returns the categories that a mark named, for its payload.
 func markedIn(categories []services.Category, hosts []string) []services.Category {
 	of, _ := inCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of
 }
 
-// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on the
-// category. actions are their causes, nil if none are shown. Every object that is shown of a notification must be named here,
-// so that one batch reads it for a whole page.
+// keysIn returns the keys of the objects that notifications contain: their subjects, their actors and the objects of their causes. The
+// meaning of a subject depends on the category. actions are the causes of each notification; nil if none are shown. Every object that a
+// notification shows must be among the keys, so that all of a page are read in one batch.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
@@ -99,7 +99,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
 		case n.Host != nil && n.Host.About.Type == services.ShowType:
 			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
-		// This is a notification of the application without an object.
+		// A notification of the host application that is about no object needs no key.
 		case n.Host != nil:
 		// A follow has no subject; all other notifications are about a post.
 		case n.Subject != 0:
@@ -109,7 +109,8 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		if actions == nil {
 			continue
 		}
-		// Comments are shown as posts, likes and follows as people. The cause of a mention or a reminder is its subject.
+		// The causes of comments are shown as posts, those of likes and follows as people. The cause of a mention or a reminder is its
+		// subject, which has its key already.
 		for _, action := range actions[i] {
 			switch n.Category {
 			case services.CategoryComment:
@@ -122,8 +123,8 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey identifies the notifications of one list, as they were shown: with a new cause, a notification changes the key. It
-// is a text and not a list, because a key must be comparable.
+// actionsKey is a key for dataloader.Shared. It identifies the notifications of one list in the state in which they were read: a new
+// cause of one of them makes another key. It is a text and not a list, because a key must be comparable.
 type actionsKey string
 
 // actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields
@@ -140,7 +141,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	if most == 0 || len(list) == 0 {
 		return nil, nil
 	}
-	// UpTo changes with each new cause, so a list that was read later has another key.
+	// UpTo changes with each new cause, so a list that was read later, with new causes, has another key.
 	var key strings.Builder
 	for _, n := range list {
 		key.WriteString(n.UpTo())
@@ -150,9 +151,9 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	})
 }
 
-// causesOf are the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among
-// the causes, as among the actors, even if that user hides from the viewer or blocks them: leaving the user out would reveal it.
-// causesOf reads nothing: visible has everything that keysIn has named.
+// causesOf returns the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among the
+// causes, as among the actors, even if that user blocks the viewer or hides from the viewer: to leave the user out would reveal this.
+// causesOf reads nothing, because visible has everything whose keys keysIn has returned.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -188,8 +189,8 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 	return causes
 }
 
-// graphNotifications adds the subjects and the actors of notifications, in one batch. Lists, nodes, payloads and events all use
-// it. Its cost depends on the kinds of objects and not on the length of the list.
+// graphNotifications makes notifications for the API, with their subjects, actors and selected causes, which it reads in one batch.
+// Lists, nodes, payloads and events all use it. The number of its reads does not depend on the length of the list.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	// The causes are read first. Then everything that causes, subjects and actors refer to is read at once.
 	actions, err := r.actionsIn(ctx, viewer, list)
@@ -206,8 +207,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
-		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has the IDs 0 and
-		// 0, and ID 0 is never in visible.
+		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has neither: both IDs are
+		// 0, and visible never has the ID 0.
 		postID, showID := n.Subject, services.PostID(0)
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, n.Subject
@@ -218,7 +219,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			shown[i].HostCategory = new(string(n.Category))
 			shown[i].Category = services.CategoryHost
 		}
-		// The posts were read once for the whole list, so a post that several notifications are about took one read.
+		// The posts were read at once for the whole list, also a post that several notifications are about.
 		if post, ok := visible.posts[postID]; ok {
 			subject := graphPost(post, visible.people[post.Author], together)
 			shown[i].Subject = &subject
@@ -227,7 +228,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			started := r.graphShow(show, visible.people[show.Host])
 			shown[i].Show = &started
 		}
-		// Actors has the newest actors. ActorCount also counts the users who are not in the sample.
+		// Actors has the newest actors. ActorCount also counts the users who are not in Sample.
 		for _, actor := range n.Sample {
 			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
@@ -241,9 +242,9 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	return shown, nil
 }
 
-// addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none.
-// About was checked when the application notified, but the object may have been deleted since: it is then null like any
-// subject.
+// addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none. About
+// was checked when the application notified, but the object may have been deleted since: then it is null, like any subject that is
+// gone.
 func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
@@ -256,7 +257,7 @@ func addHostContent(shown *graph.Notification, host *notifications.HostContent) 
 	return 0, 0
 }
 
-// readNotifications makes a page of the viewer's notifications. The size and the categories are in query already.
+// readNotifications makes a page of the viewer's notifications. The size and the filters are in query already.
 func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.Query) (*graph.NotificationConnection, error) {
 	if after != nil {
 		before, err := r.parseNotificationPosition(viewer.Number, *after)
@@ -272,9 +273,9 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 	return r.notificationPage(ctx, viewer, page)
 }
 
-// notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own
-// position: notifications whose causes were undone are left out, so a page may be short although more follow. The read token
-// belongs to the page: a mark that carries it cannot change what was marked unread after the page was read.
+// notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own position:
+// notifications whose causes were undone are left out, so a page may be short although more follow. The read token belongs to the page:
+// a mark with this token does not change what was marked unread after the page was read.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// Notifications of one batch are listed in the order of their events, whatever their kinds.
+// Notifications of one batch are listed in the order of their events, whatever their categories are.
 func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}
@@ -28,7 +28,8 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a.wantPanel("alice", "the batch", "MENTION 1", "FOLLOW 1", "LIKE 1", "COMMENT 1", "LIKE 1")
 }
 
-// The upTo of the first item of a list covers everything in the list, also items that arrived later and are listed below.
+// A mark up to the upTo of the first notification of a list covers the whole list, also notifications that arrived later and are listed
+// below it.
 func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}

@@ -17,7 +17,8 @@ const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread
 		readToken pageInfo { hasNextPage endCursor startCursor }
 		edges { cursor node { id upTo category subject { id } actors { key } actorCount at seen read older } } } } }`
 
-// panel lists a viewer's notifications, as "CATEGORY actors" with their marks, and compares the count with the list.
+// panel returns a user's list of notifications: a line for each, such as "LIKE 1" with its marks, and the IDs. It checks that the count
+// agrees with the list.
 func (a *api) panel(key string) (lines, ids []string) {
 	a.t.Helper()
 	a.Quiet(a.Fanout)
@@ -41,6 +42,7 @@ func (a *api) panel(key string) (lines, ids []string) {
 	return lines, ids
 }
 
+// wantPanel fails the test if the lines of a user's panel are not the wanted ones. It returns the IDs.
 func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
 	a.t.Helper()
 	lines, ids := a.panel(key)
@@ -61,6 +63,7 @@ func (a *api) upTos(key string) (list []string) {
 	return list
 }
 
+// answerTo publishes an answer to a post, and returns the ID of the answer.
 func (a *api) answerTo(key, parent, body string, mentions ...string) string {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
@@ -72,7 +75,7 @@ func (a *api) answerTo(key, parent, body string, mentions ...string) string {
 	return got.at("publishPost", "post", "id").(string)
 }
 
-// everything makes four notifications for alice, one of each category: a like, a follower, a comment and a mention.
+// everything makes four notifications for alice: of a like, a follow, a comment and a mention.
 func (a *api) everything() (post, comment string) {
 	a.t.Helper()
 	post = a.publish("alice")
@@ -105,7 +108,8 @@ func TestOneOfEachCategory(t *testing.T) {
 	a.wantPanel("bob", "what was replied to is gone")
 }
 
-// The mentions page clears the mentions alone. An opened row does not count; marked unread it counts again.
+// To mark the mentions as seen clears the mentions alone. A notification that was read does not count. When it is marked unread, it
+// counts again.
 func TestTwoMarks(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -126,7 +130,7 @@ func TestTwoMarks(t *testing.T) {
 	a.wantPanel("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
 }
 
-// A screen with an old list does not undo another device's "mark unread" if it sends the list's token.
+// A mark with the read token of an old list does not change a notification that another device has marked unread since.
 func TestALateMarkKeepsItemsMarkedUnread(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -170,7 +174,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 	}
 }
 
-// Unseen notifications leave the count after days, and stay in the list.
+// Unseen notifications leave the count after the days of the expiry, and stay in the list.
 func TestOlderNotifications(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -210,8 +214,8 @@ func TestPagesOfNotifications(t *testing.T) {
 	}
 }
 
-// A notification is a node for its recipient alone. It keeps its ID when more actors join. Its upTo stands for the state that
-// was shown: a mark up to it does not cover actors who joined since, a mark by the ID does.
+// A notification is a node for its recipient alone. It keeps its ID when more actors join. Its upTo is for the state that was shown: a
+// mark with it does not cover actors who joined since. A mark with the ID does.
 func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
@@ -325,8 +329,9 @@ func TestNotificationEvents(t *testing.T) {
 	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
 
-// The likes of one post within one half day are one notification, and so are follows. When another user likes, the notification
-// counts again. A user who takes a like back and likes again does not change it. The descriptions in the schema say the same.
+// The likes of one post within one half day are one notification, and so are follows. When another user likes or follows, the
+// notification counts again. If a user takes a like or follow back and repeats it, the notification does not change. The descriptions
+// in the schema say the same.
 func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
 	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
 		"LIKE": func(a *api) (again, undo func(key string)) {
