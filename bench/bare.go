@@ -30,7 +30,7 @@ const bareBatch = 256
 
 // bareWriter writes one prepared frame to every connection when it is triggered.
 type bareWriter struct {
-	frame     []byte
+	frame     []byte          // what every connection gets at each trigger
 	documents *documentReader // nil: it reads none
 	mu        sync.Mutex
 	conns     []net.Conn

@@ -38,8 +38,8 @@ const whoBareServer = "net/http with the same reads and bytes"
 
 // barePage has the commands and the answer of the bare server for one token.
 type barePage struct {
-	Commands [][]any
-	Body     string // the answer
+	Commands [][]any // of Redis, each with its arguments
+	Body     string  // the answer
 }
 
 // bareFile is what the file of the bare server for pages contains, as JSON.

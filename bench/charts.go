@@ -26,6 +26,7 @@ type chart struct {
 // bar is one row. The beginning of the cell "who" identifies its program.
 type bar struct{ who, label string }
 
+// charts are the charts that the pages show.
 var charts = []chart{
 	{"chart-feed.svg", "Home feed, a page of 20", "answers a second, more is better", "per second", "home feed page of 20", []bar{
 		{"Tidings", "Tidings"}, {"Bun", "Bun + graphql-jit + Bun's Redis client"}, {"Mercurius", "Mercurius + ioredis"},

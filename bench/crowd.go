@@ -134,6 +134,7 @@ func (c crowd) arrived(ctx context.Context) (times []int64, err error) {
 	return times, c.control(ctx, http.MethodGet, "/arrived", &times)
 }
 
+// control sends a request to the crowd's control address, and decodes the answer into `into` unless it is nil.
 func (c crowd) control(ctx context.Context, method, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, nil)
 	if err != nil {

@@ -119,6 +119,7 @@ type setting struct {
 	big, huge int    // thresholds; 0: the defaults, which no author in the file reaches
 }
 
+// settings are the settings that are checked.
 var settings = []setting{
 	{name: "all are small", most: 1, rounds: 2},
 	{name: "small, big and huge", most: everyoneAuthors / 2, rounds: 4, big: 400, huge: 1500},

@@ -21,7 +21,7 @@ type group struct {
 	seen             []arrivals // pushed to each member
 
 	mu   sync.Mutex
-	said []said
+	said []said  // all messages so far
 	last []int64 // for each talker, the number of its last message
 }
 

@@ -32,8 +32,8 @@ type writtenRows struct {
 // insertFloor inserts the rows of one load again, once in each round.
 type insertFloor struct {
 	driver  string
-	source  *database.DB
-	senders int // transactions at a time
+	source  *database.DB // the database of the load
+	senders int          // transactions at a time
 	// newTwin makes an empty database. url is its address for Tidings, and name its address for the driver.
 	newTwin func(ctx context.Context) (url, name string, err error)
 

@@ -54,7 +54,7 @@ type options struct {
 	socketRounds int           // rounds of the row sockets
 	importRounds int           // rounds of the imports
 	rest         time.Duration // the wait before the memory of sockets is read: Tidings gives memory back some seconds after a rush
-	worlds       worlds
+	worlds       worlds        // the sizes of the rows' data
 	limit        time.Duration // of the whole run
 }
 
@@ -169,18 +169,20 @@ type bench struct {
 	redisURL  string
 	usersFile string            // the seeded users, for the peers
 	numbers   map[string]uint32 // key -> user number
-	scripts   scriptTimes
+	scripts   scriptTimes       // the times of Lua scripts so far
 	report    *report
 	profiles  *profiler
-	progress  io.Writer
+	progress  io.Writer // where messages about the progress go
 }
 
+// say prints a message about the progress.
 func (b *bench) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	b.profiles.hear(text)
 	fmt.Fprintln(b.progress, "bench: "+text)
 }
 
+// wants reports whether a row is to be measured.
 func (b *bench) wants(row string) bool { return slices.Contains(b.only, row) }
 
 // run measures everything and writes the report. An error discards all measurements: half a table would mislead.

@@ -184,6 +184,7 @@ func withoutOrigin(top string) string {
 	return kept.String()
 }
 
+// notInNames matches what is replaced in the name of a measurement to make a file name.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 // fileName returns the name of the file for a measurement: "home feed page of 20" is in home-feed-page-of-20.txt.

@@ -85,7 +85,7 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 // site is where a server stores its data: a folder, and a database of the Redis.
 type site struct {
 	folder, redisURL, node string
-	profiles               *profiler
+	profiles               *profiler // nil: no profiles are taken
 }
 
 // site returns the site with the data that the peers also read.

@@ -45,6 +45,7 @@ type line struct {
 	absent string // why there is no value
 }
 
+// cells returns the cells of the line in the table.
 func (l line) cells() []string {
 	if l.absent != "" {
 		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.absent), " "), l.goal.text, ""}
@@ -58,6 +59,7 @@ type detail struct {
 	values    series
 }
 
+// cells returns the cells of the detail in the table "Behind it".
 func (d detail) cells() []string {
 	latency := func(value time.Duration) string {
 		if value == 0 {

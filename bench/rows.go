@@ -169,6 +169,7 @@ func (b *bench) compete(ctx context.Context, what string, contenders ...*contend
 }
 
 const (
+	// These name the programs in the report.
 	whoBun       = "Bun + graphql-jit + Bun's Redis client"
 	whoMercurius = "Mercurius + ioredis, auto-pipelining"
 	whoGqlgen    = "stock gqlgen, one Redis call a command"

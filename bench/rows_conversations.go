@@ -80,6 +80,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	return nil
 }
 
+// memberTokens returns the tokens of seeded users, and memberKeys their keys.
 func memberTokens(users []services.UserID) []string { return tokens(memberKeys(users)) }
 
 func memberKeys(users []services.UserID) (keys []string) {

@@ -13,8 +13,8 @@ import (
 
 // audience is a server with some users, a few of them online.
 type audience struct {
-	who     string
-	site    site // where its server keeps its data
+	who     string // for the report
+	site    site   // where its server keeps its data
 	users   int
 	server  *program
 	redis   *redis.Client

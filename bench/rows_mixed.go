@@ -93,6 +93,7 @@ func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 	return nil
 }
 
+// seedMixed makes readers who follow the same authors, and posts that are unread for them.
 func seedMixed(ctx context.Context, a *api, readers int) error {
 	var events []event
 	for r := range readers {

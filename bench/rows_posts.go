@@ -21,7 +21,7 @@ const (
 	rawInsert       = 200                    // rows of one INSERT
 	firstPost       = "2025-01-01T00:00:00Z" // the time of the first post
 	betweenPosts    = 7 * time.Millisecond   // from one post to the next
-	whatImportPosts = "import of posts"
+	whatImportPosts = "import of posts"      // names the measurement in the report
 )
 
 // measureImportPosts imports a file of posts, each time into a fresh database. To compare, it inserts the same rows, which are ready in

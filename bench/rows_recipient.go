@@ -21,6 +21,7 @@ const (
 	othersConnections = 4  // few, because this measures the time of an answer and not the throughput
 )
 
+// other returns the key of the i-th of the other users, who are not part of the rush.
 func other(i int) string { return "other-" + strconv.Itoa(i) }
 
 func othersKeys() (keys []string) {
@@ -114,7 +115,7 @@ func liker(i int) string { return "liker-" + strconv.Itoa(i) }
 // hotRecipient is an author whose posts are liked as fast as the server accepts likes.
 type hotRecipient struct {
 	api    *api
-	posts  []string
+	posts  []string     // their IDs
 	likers int          // how many users like
 	next   atomic.Int64 // the next pair of a user and a post
 	taken  atomic.Int64 // how many likes were accepted

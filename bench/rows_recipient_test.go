@@ -34,6 +34,7 @@ func (l *liked) answer(q question) string {
 	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"notifications":{"like":{"value":%d}}}}}}`, len(l.posts)+l.wrong)
 }
 
+// newHot returns a hotRecipient with posts, and its server.
 func newHot(t *testing.T, likers, posts int) (*hotRecipient, *liked) {
 	t.Helper()
 	l := &liked{pairs: map[string]bool{}, posts: map[string]bool{}}

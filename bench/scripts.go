@@ -23,19 +23,19 @@ const (
 
 // scriptTime has the times of one script in the log.
 type scriptTime struct {
-	slowest time.Duration
-	over    int // calls beyond the goal
+	slowest time.Duration // the time of the slowest call
+	over    int           // calls beyond the goal
 }
 
 // scriptTimes has what was read from the log and the statistics so far.
 type scriptTimes struct {
-	names     map[string]scriptTime
-	calls     int           // how many calls of all scripts there were
-	took      time.Duration // the time that Redis spent on these calls
-	plain     time.Duration // the slowest plain command
-	plainOver int           // calls of plain commands beyond the goal
-	plainTook time.Duration // the time that Redis spent on all plain commands
-	full      bool          // whether Redis may have dropped some calls from its log
+	names     map[string]scriptTime // by the name of the script
+	calls     int                   // how many calls of all scripts there were
+	took      time.Duration         // the time that Redis spent on these calls
+	plain     time.Duration         // the slowest plain command
+	plainOver int                   // calls of plain commands beyond the goal
+	plainTook time.Duration         // the time that Redis spent on all plain commands
+	full      bool                  // whether Redis may have dropped some calls from its log
 }
 
 // plainCommands are commands that do almost no work: if one is slow, another program had the processor.

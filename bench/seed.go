@@ -144,6 +144,7 @@ func readersOf(follows, readers int) (keys []string) {
 	return keys
 }
 
+// tokens returns the tokens of users by their keys.
 func tokens(keys []string) (tokens []string) {
 	for _, key := range keys {
 		tokens = append(tokens, "dev:"+key)

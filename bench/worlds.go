@@ -29,6 +29,7 @@ type worlds struct {
 }
 
 var (
+	// wholeWorlds is for a usual run, and quickWorlds for one with --quick.
 	wholeWorlds = worlds{
 		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200, crowd: 50_000,
 		readersOfOne: 4000, delivered: 25, imported: 300_000, burst: 10_000,

@@ -12,7 +12,7 @@ import (
 // squares reads the squares of even keys, and records the keys of each read. Odd keys have no value.
 type squares struct {
 	mu    sync.Mutex
-	asked [][]int
+	asked [][]int // the keys of each read
 	err   error
 }
 
@@ -152,6 +152,7 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	}
 }
 
+// aKey is a type of keys for Shared.
 type aKey string
 
 func TestSharedIsReadOnceAResponse(t *testing.T) {

@@ -64,11 +64,12 @@ type memory struct {
 	relations Batch[services.UserID, services.Relation]
 	lists     userLists // pages of lists: see userLists
 
-	asking  sync.Mutex // guards reminds and met; held while reminders are read, so that one caller reads for all
-	reminds map[services.PostID]bool
+	asking  sync.Mutex                   // guards reminds and met; held while reminders are read, so that one caller reads for all
+	reminds map[services.PostID]bool     // show -> whether the viewer has a reminder
 	met     map[services.PostID]struct{} // the shows of the response
 }
 
+// loaderKey is the key of the loader in a context.
 type loaderKey struct{}
 
 // With puts a fresh loader into the context of a response.

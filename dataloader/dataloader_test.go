@@ -13,9 +13,9 @@ import (
 // source counts how often each key is read.
 type source struct {
 	mu    sync.Mutex
-	posts map[services.PostID]int
-	users map[services.UserID]int
-	calls int // reads of posts and users
+	posts map[services.PostID]int // post -> how often it was read
+	users map[services.UserID]int // user -> how often the user was read
+	calls int                     // reads of posts and users
 	err   error
 }
 

@@ -44,8 +44,8 @@ type Conversation struct {
 	MemberCount int
 	Unread      services.Count // Unread and Mentions are counts before the viewer's display policy
 	Mentions    services.Count
-	Muted       bool
-	ReadToken   string
+	Muted       bool   // by the viewer
+	ReadToken   string // for a mark that covers only what was shown
 
 	ViewerCanRemoveMembers bool
 
@@ -113,7 +113,7 @@ type Notification struct {
 	Body         *string
 	URL          *string
 	Data         *string
-	GroupKey     *string
+	GroupKey     *string // the key by which the host application groups notifications
 
 	// Found has the causes. It is nil if no field asks for causes, and empty if there are none that the viewer may see.
 	Found []NotificationCause // at most as many as the operation requests
@@ -140,7 +140,7 @@ type Show struct {
 	EndedAt     time.Time
 	CancelledAt time.Time
 	ReplayURL   *string
-	Late        bool
+	Late        bool // upcoming, although its planned start has passed
 
 	Key      services.PostID
 	Together []services.PostID // the shows of the same list, so that one read serves all
@@ -189,7 +189,7 @@ type NotificationsChange struct {
 	Shown []notifications.Notification
 	More  bool                   // whether the list goes on
 	Next  notifications.Position // the position of the last row that was read
-	Gen   uint64
+	Gen   uint64                 // for the read token of the page
 }
 
 // ConversationsChange is a first page of the viewer's conversations. Their messages and members are read when the event is rendered.

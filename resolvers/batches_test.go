@@ -24,7 +24,7 @@ import (
 // often an operation names it. The exceptions are in readings and levels. The lists and the types are those of the schema: a new list
 // or type is tested, or must be listed below with the reason why it is not.
 
-const mostTrips = 2
+const mostTrips = 2 // round trips to Redis
 
 // statements counts the statements that SQL has run, by name.
 type statements struct {

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 )
 
+// asHost has the scopes of the host application.
 var asHost = []services.Scope{services.ScopeIngest}
 
 const usersQuery = `query($keys: [String!]!) { users(keys: $keys) {

@@ -16,6 +16,7 @@ import (
 // others.
 var texts = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
 
+// drawText draws a text, sometimes with invalid UTF-8.
 func drawText(t *rapid.T, name string) string {
 	text := texts.Draw(t, name)
 	if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {

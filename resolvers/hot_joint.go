@@ -250,4 +250,5 @@ func freeContents(contents *[]content) {
 	jointContents.Put(contents)
 }
 
+// jointContents has contents for reuse: see contentsOf.
 var jointContents = sync.Pool{New: func() any { return new([]content) }}

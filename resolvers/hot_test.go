@@ -228,6 +228,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 	return badges
 }
 
+// parsed returns the operation of a query.
 func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
 	document, faults := gqlparser.LoadQueryWithRules(schemaOf(), query, rules.NewDefaultRules())
 	if faults != nil {

@@ -24,6 +24,7 @@ func markedBy(name, as string, input event) event {
 	return event{name: input}
 }
 
+// siteMessageRefs returns IDs by ref of site messages.
 func siteMessageRefs(refs ...string) []string {
 	ids := make([]string, len(refs))
 	for i, ref := range refs {
@@ -60,6 +61,7 @@ func (a *api) mailOf(key string) (unread any, list string) {
 	return got.at("viewer", "badges", "siteMessages", "total", "value"), list
 }
 
+// wantMail fails the test if what mailOf returns is not the wanted count and list.
 func (a *api) wantMail(what, key string, unread float64, list string) {
 	a.t.Helper()
 	if count, has := a.mailOf(key); count != unread || has != list {

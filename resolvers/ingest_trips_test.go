@@ -18,10 +18,10 @@ import (
 	"tidings/tests/histories"
 )
 
-// madeIDs has the ids that events of a test have made, by the kind of event.
+// madeIDs has the IDs of the objects that the events of a test have made, by the name of the kind of event.
 type madeIDs map[string][]string
 
-// pick returns the i-th ID of a kind, modulo their number.
+// pick returns the i-th ID of a kind, and begins anew after the last. If there is none, it returns an ID that no post has.
 func (t madeIDs) pick(kind string, i int) string {
 	if ids := t[kind]; len(ids) > 0 {
 		return ids[i%len(ids)]
@@ -29,25 +29,27 @@ func (t madeIDs) pick(kind string, i int) string {
 	return "post:0000000000001"
 }
 
-// kindOfEvent makes the i-th event of a kind.
+// kindOfEvent is a kind of event: make makes its i-th event.
 type kindOfEvent struct {
 	name string
 	make func(t madeIDs, i int) event
 }
 
-// by makes the i-th person the actor of an event with some fields.
+// by adds an actor to the fields of an event: the i-th of the people.
 func by(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
 }
 
-// eventKinds are all kinds, in an order in which each finds the objects that it needs. people is the number of users who act.
+// eventKinds returns the kinds of events, in such an order that each finds the objects that it needs. people is the number of users who
+// act.
 func eventKinds(people int, now time.Time) []kindOfEvent {
 	m := kindMaker{people, now}
 	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofAnnouncements(), m.ofEnds(), m.edits())
 }
 
-// kindMaker makes kinds of events for a number of people.
+// kindMaker makes kinds of events for a number of people. simple makes one with an actor, plain one without other fields, user one
+// about another user, on one about an earlier object, and host one without an actor. other returns a user who is not the actor.
 type kindMaker struct {
 	people int
 	now    time.Time
@@ -174,7 +176,7 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 	}
 }
 
-// edits change one field each. Their rows are read and written whole.
+// edits returns kinds that edit one field each, of objects whose rows are read and written as a whole.
 func (m kindMaker) edits() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
@@ -194,7 +196,8 @@ func (m kindMaker) ofEnds() []kindOfEvent {
 	}
 }
 
-// newcomers are the kinds whose input names other users, each time users who do not exist yet. They need the category promo.
+// newcomers returns kinds whose input names users who do not exist yet, each time other ones. They need the host application's category
+// promo.
 func (m kindMaker) newcomers() []kindOfEvent {
 	newcomer := func(field string, i int) string { return fmt.Sprint("user:", field, i) }
 	return []kindOfEvent{
@@ -217,7 +220,8 @@ func (m kindMaker) newcomers() []kindOfEvent {
 	}
 }
 
-// ingestKinds sends events and keeps the IDs that they made. No event may fail because of the database.
+// ingestKinds sends events and adds the IDs that they made to t. It returns the codes of their errors. No event may fail because of the
+// database.
 func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []string) {
 	a.t.Helper()
 	got := a.ingest(events...)
@@ -244,7 +248,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
 	a.Clock.Flow() // so that a function that reads the clock anew in each pass never settles, and is found
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
-	// To make the newcomers takes about ten trips. Without them, the rest of the 30 is left to new connections, which prepare statements.
+	// It takes some trips to make the users who do not exist yet. Without them at most 24 are allowed: the rest of the 30 is for new
+	// connections, which prepare statements.
 	const most, mostWithNewcomers = 24, 30
 	ofOne := histories.Number(t, 160, maxEvents)
 	made := madeIDs{}
@@ -343,7 +348,8 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	}
 }
 
-// shown is everything that a user is shown, with names in place of IDs and without values that differ between databases.
+// shown returns everything that a user is shown, as text. IDs are replaced by names, and values that differ between databases are left
+// out.
 func (a *api) shown(key string) string {
 	a.t.Helper()
 	all := newSelector(a.t)
@@ -367,7 +373,7 @@ func (a *api) shown(key string) string {
 
 var idsInText = regexp.MustCompile(`\b(post|show|conversation|announcement|notification|siteMessage|message):\w+`)
 
-// dropVaried drops fields whose values come from IDs and clocks.
+// dropVaried deletes the fields whose values come from IDs and clocks.
 func dropVaried(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -42,6 +42,7 @@ func (a *api) unreadMessages(key string) (titles string) {
 	return strings.TrimSpace(titles)
 }
 
+// wantMessages fails the test if the unread site messages of a user are not the wanted ones.
 func (a *api) wantMessages(key, want string) {
 	a.t.Helper()
 	if got := a.unreadMessages(key); got != want {

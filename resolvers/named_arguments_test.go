@@ -67,6 +67,7 @@ func fieldAt(selections ast.SelectionSet, path []any) (found *ast.Field) {
 	return found
 }
 
+// selected returns the selected field with an alias; nil if there is none.
 func selected(selections ast.SelectionSet, alias string) *ast.Field {
 	for _, selection := range selections {
 		switch of := selection.(type) {
@@ -98,6 +99,7 @@ func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
 	return argument != nil && (!nested || hasInput(argument.Type, rest))
 }
 
+// hasInput reports whether an input type has a field with the name. The name of a field of a nested input has a dot.
 func hasInput(of *ast.Type, name string) bool {
 	first, rest, nested := strings.Cut(name, ".")
 	field := testedSchema().Types[of.Name()].Fields.ForName(first)
