@@ -47,7 +47,7 @@ var charts = []chart{
 	}},
 }
 
-// errNotMeasured is the error of a chart none of whose rows can be found in the results.
+// errNotMeasured is the error of a chart whose first row, our own, is not in the results.
 var errNotMeasured = errors.New("not measured")
 
 // writeCharts draws every chart whose rows are in a file of results. A chart without our own row stays unchanged, and say reports it.

@@ -42,7 +42,7 @@ type options struct {
 	chartsOnly         bool    // only draw the charts again from the results
 	rounds             int     // how often each program is measured
 	seconds            float64 // of a turn
-	connections        int     // of the load generator
+	connections        int     // at a time, of the load generator
 	sockets            int     // of the row sockets
 	mercuriusProcesses int
 	only               []string // the rows to measure

@@ -34,7 +34,7 @@ const (
 // hotMember is the member whose counter the clients increment.
 const hotMember = services.UserID(1)
 
-// way is one way to add an unread message. add makes the counter number, and returns how often it had to try again.
+// way is one way to add an unread message. add adds message number `number`, and returns how often it had to try again.
 type way struct {
 	who     string // its name in the report
 	add     func(ctx context.Context, number int64) (retries int, err error)

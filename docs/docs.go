@@ -47,7 +47,7 @@ type Language struct {
 // Page is a page of the site.
 type Page struct {
 	Name     string // the file's name without .md
-	Language string // its code: "en" or "zh" // its code, as in Languages
+	Language string // its code: "en" or "zh"
 	Title    string // the first heading, as text
 	Group    int    // the index in Groups
 	Headings []Heading

@@ -188,7 +188,7 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 }
 
 // conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So the
-// conversation is null if the viewer has quit it by then.
+// conversation is null if the viewer has quit it by then; the badges count the remaining conversations.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifSelected(ctx, r, func() (graph.Conversation, error) { return r.conversation(ctx, done.viewer, id) }, "conversation")
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

@@ -41,7 +41,7 @@ type hot struct {
 }
 
 // plan is the compiled form of an operation: the parts to read, and the text before and after them. The plan of an operation that is
-// not hot is nil. It is shared by all requests and does not change. It holds nothing of a viewer and no values of variables.
+// not hot is nil. A plan is shared by all requests and does not change. It has nothing of a viewer and no values of variables.
 type plan struct {
 	before, after []byte
 	parts         []*part
