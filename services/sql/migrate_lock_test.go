@@ -79,3 +79,34 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The database ends the transaction of a node that is silent in it for too long, as a node on an overloaded machine may be. A migration
+// is then tried again.
+func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
+	url := sqltest.NewServer(t).Database(t)
+	// PostgreSQL's own error, at the third table: goose by itself tries again to make its own, which is the first. The sequence keeps its
+	// value although the transaction is undone.
+	admin, err := stdsql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.ExecContext(t.Context(), `CREATE SEQUENCE tries;
+		CREATE FUNCTION interrupt() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF nextval('tries') = 3 THEN RAISE 'terminating connection due to idle-in-transaction timeout' USING ERRCODE = '25P03'; END IF;
+		END $$;
+		CREATE EVENT TRIGGER interrupt ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION interrupt()`); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open(t.Context(), sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	var tries int
+	if err := admin.QueryRowContext(t.Context(), `SELECT last_value FROM tries`).Scan(&tries); err != nil || tries < 4 {
+		t.Errorf("%d tables were made: %v", tries, err)
+	}
+}

@@ -70,10 +70,15 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	defer db.Close()
 	for {
 		err := s.migrate(ctx, db)
-		if failed, ok := errors.AsType[*pgconn.PgError](err); !ok || failed.Code != "55P03" {
+		failed, _ := errors.AsType[*pgconn.PgError](err)
+		switch {
+		case failed != nil && failed.Code == "55P03": // the lock was not free in time
+			s.log.Warn("the migration waits for a table that others use, such as a backup; it is tried again", "error", err)
+		case failed != nil && failed.Code == "25P03": // no statement came in time
+			s.log.Warn("this machine is so busy that the database has ended the migration; it is tried again", "error", err)
+		default:
 			return err
 		}
-		s.log.Warn("the migration waits for a table that others use, such as a backup; it is tried again", "error", err)
 		select {
 		case <-ctx.Done():
 			return err
