@@ -26,7 +26,8 @@ func newShared(client redis.UniversalClient, readers *guard, within time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	facade := redis.NewClient(&redis.Options{Addr: "shared", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
+	// An address, and no name: the library asks the name server for a name at once.
+	facade := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
 	facade.AddHook(sharedHook{client: client, batches: batches, readers: readers, longest: 2 * within})
 	return facade, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -167,4 +168,16 @@ func BenchmarkReadOfADocument(b *testing.B) {
 			})
 		})
 	}
+}
+
+// To open a client of a server at an IP address asks no name server: where that does not answer, the start would wait for it.
+func TestOpeningAsksNoNameServer(t *testing.T) {
+	resolver := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = resolver })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("a name server is asked")
+		return nil, net.ErrClosed
+	}}
+	connect(t, Options{URL: "redis://" + redistest.NewServer(t).Addr()})
+	connect(t, Options{URL: "embedded"})
 }
