@@ -89,7 +89,7 @@ func (l *loopConn) closed(c *frontConn) {
 	}
 }
 
-// frontLoop is one loop with its connections.
+// frontLoop is one of the front's event loops: one goroutine that polls the sockets of its connections and answers them.
 type frontLoop struct {
 	front  *Front
 	schema JointSchema

@@ -52,7 +52,8 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	}
 	// Each user has their own transaction: a user arrives only once, and others must not wait for the rows of all of them.
 	for _, user := range arrived {
-		// Arrive calls arrive, and the same functions of other features, in one transaction; the state can be read afterwards.
+		// projector.Arrive runs the arrival of every feature, and this one's arrive among them, in one transaction. So the states are
+		// read again below.
 		if err := s.projector.Arrive(ctx, user); err != nil {
 			return nil, err
 		}

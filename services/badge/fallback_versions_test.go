@@ -113,8 +113,9 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 	n.Must(errs[0])
 }
 
-// Documents are raised without a read, so that subscribers receive the exact counts. A client that returns with the fallback version of
-// a node that is gone gets a newer one too, and no client can raise a document into the future.
+// The node raises the version of a document above the fallback version that it gave out, before anyone reads it, so that subscribers
+// accept the exact counts. If that node is gone, the version that the client returns with has the same effect. No client can raise a
+// document into the future.
 func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(1)

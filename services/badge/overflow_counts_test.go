@@ -126,8 +126,8 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	}
 }
 
-// An author hides their posts from a follower and shows them again before the job of the follow runs. The one job then finds all posts
-// in the inbox. A node that counted while the author was hidden still counts again.
+// An author hides their posts from a follower and shows them again before the job of the first change has run. When the job runs, all
+// posts are still in the inbox, so it finds nothing to change. A node that counted in between, without the author, counts again.
 func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	n := served(t)
 	n.Service = n.with(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })

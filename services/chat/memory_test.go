@@ -43,10 +43,11 @@ func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []
 	return heads, e.sqlDown
 }
 
-// cachingNode is a node cache whose clock the test sets, and a record of its notifications.
+// cachingNode is a node's cache of the heads of conversations, on a stub of SQL and a clock that the test sets. It counts how often the
+// watched reader was told of a change.
 type cachingNode struct {
 	*Sequences
-	Log      *changelog.Follower // runs the cache's refresh: see look
+	Log      *changelog.Follower // runs the cache's refresh
 	t        *testing.T
 	e        *stub
 	mu       sync.Mutex // guards now: the cache's own timer reads it too

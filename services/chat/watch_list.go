@@ -66,7 +66,8 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	return next, nil
 }
 
-// current reports whether the list of other is still right with c's badges and sum. A list without a version comes from SQL, or
+// current reports whether the list that was read for an earlier change, other, is still the list at c: neither its version nor the
+// sum over unlisted conversations has changed. A list without a version comes from SQL, or
 // from badges that were kept while Redis was away; it may have changed at any time, so it is never current.
 func (c ListChange) current(other ListChange) bool {
 	return c.unlisted == other.unlisted && c.Badges.Conversations.List == other.Badges.Conversations.List &&

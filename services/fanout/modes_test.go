@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A push that read its edge before a mode was set adds a post that does not count. A push that read its edge before the mode was
-// taken back adds a post that counts.
+// A push may have read the follow before its mode changed. The post that it adds late is counted by the mode of now: not if the mode was
+// set meanwhile, and again if it was taken back.
 func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	for name, modes := range map[string][]services.FollowMode{
 		"set": {services.FollowLiveOnly}, "set again": {services.FollowNone, services.FollowLiveOnly}, "taken back": {services.FollowNone, services.FollowAll},

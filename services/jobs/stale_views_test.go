@@ -43,7 +43,8 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 }
 
-// While one reader tries, others do not wait for it; and an update that fails meanwhile for a newer command stays owed.
+// While one reader makes up an owed update, other readers do not wait and see the views as stale. If a newer command's update fails
+// meanwhile, that one stays owed.
 func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()

@@ -30,7 +30,7 @@ type memoryFacts interface {
 	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
 }
 
-// database is the facts of a node's cache: SQL.
+// database reads from SQL the facts that a node's cache is filled with.
 type database struct{ *sql.DB }
 
 // Shows reads shows in any state.

@@ -233,7 +233,7 @@ func (p *reader) someJobs() {
 	}
 }
 
-// mark makes some mark of this user.
+// mark does a random one of the five things that move what this user has seen or read: seen, read, all read, undo of all read, unread.
 func (p *reader) mark() {
 	all := p.page(Query{})
 	var cmd *jobs.Command

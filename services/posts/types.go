@@ -53,7 +53,7 @@ type LikePlace struct {
 	Liker services.UserID
 }
 
-// FirstLike is before every like.
+// FirstLike is the position before the first like of a list. Lists begin with the newest like, so its time is the latest possible.
 var FirstLike = LikePlace{At: sql.FromMicros(math.MaxInt64)}
 
 // Recount is the counts of a post as they are kept, and as the facts have them at the same moment.

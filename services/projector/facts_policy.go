@@ -56,7 +56,8 @@ func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[serv
 	return policiesBy(ctx, s.Runner, readPolicies, users)
 }
 
-// policiesBy reads policies by a statement that does or does not lock their rows.
+// policiesBy reads policies by one of two statements, each for one user or for many: readPolicies, or lockPolicies, which also locks the
+// rows.
 func policiesBy(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
 	policies := make(map[services.UserID]services.DisplayPolicy, len(users))
 	st, of := both.Of(users)

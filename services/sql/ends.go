@@ -34,7 +34,7 @@ type kept struct {
 // dropped too.
 func (tx *Tx) Keep(end *End, value any) { tx.kept = append(tx.kept, kept{end, value}) }
 
-// runEnds runs the ends of all kept values, in the order of their declarations.
+// runEnds calls each End for which values were kept, once and with all its values, in the order in which the Ends were declared.
 func (tx *Tx) runEnds(ctx context.Context) error {
 	var ends []*End
 	values := map[*End][]any{}

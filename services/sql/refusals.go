@@ -43,8 +43,8 @@ func (s *DB) noteRefusal(errs []error) {
 	}
 }
 
-// Refused reports whether an error means that the engine answers, but has no room or may not write. It is narrower than
-// UNAVAILABLE: an engine that does not answer refuses nothing.
+// Refused reports whether an error means that the engine answers but cannot write: it has no room, may not write, or its disk fails. It
+// is narrower than UNAVAILABLE: an engine that does not answer refuses nothing.
 func Refused(err error) bool {
 	// 53100 is a full disk, 25006 a database that is read only, 58030 an I/O error.
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {

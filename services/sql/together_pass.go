@@ -122,8 +122,8 @@ func (t *together) prefetch(ctx context.Context) error {
 	for _, step := range r.asked {
 		step.believed = false
 	}
-	// A failure aborts the transaction. It does not show that the function fails, because earlier writes of the function may not have been
-	// sent. Only a pass can tell, so there is no further prefetch.
+	// A failed statement aborts the transaction, so nothing more can be prefetched. It need not be a fault of the function: writes that the
+	// statement depends on may not have been sent. The next pass sends all in order and shows whether the function really fails.
 	if t.aborted {
 		t.prefetched = maxPrefetches
 	}

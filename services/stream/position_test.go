@@ -17,8 +17,8 @@ type pager struct {
 	*world
 	s        *Service
 	position Position
-	heard    map[services.UserID]uint64
-	twice    int // changes whose only alert was one that the reader had received before
+	heard    map[services.UserID]uint64 // by user: the number of the newest change that alerted this reader
+	twice    int                        // changes whose only alert was one that the reader had received before
 }
 
 // read reads the next page, and notes the alerts that it has.

@@ -174,7 +174,8 @@ func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
 }
 
-// Look reads a person's badges and checks two rules that hold at any moment: the sums of check are right, and no version falls.
+// Look reads a person's badges and tests two rules that hold at any moment: the total and the parts add up, and the version never
+// falls.
 func (w *World) Look(t *rapid.T, person string) Badges {
 	got := w.N.Badges(person)
 	if got.Version < w.version[person] {

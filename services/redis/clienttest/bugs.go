@@ -87,7 +87,8 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 			if err := c.Commands().FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			// Most bugs are found by the first try: the search below is for bugs whose history has changed.
+			// The known history still finds most bugs. The search is for a bug that it no longer finds, because what that number
+			// generates has changed.
 			number := bug.Known
 			err := run(number, bug)
 			for next := 0; err == nil && next < most; next++ {
