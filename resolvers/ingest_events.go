@@ -62,6 +62,9 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 		case idempotencyKey:
 			a.key = i
 		case "UserID", "UserIds", "MemberIds", "MentionIds", "Mentions", "To", "ActorID":
+			if _, readable := idsIn(reflect.Zero(a.input.Field(i).Type).Interface()); !readable {
+				return a, fmt.Errorf("resolvers: %s has users in a field of the type %s, which idsIn does not read", a.name, a.input.Field(i).Type)
+			}
 			a.users = append(a.users, i)
 		}
 	}
@@ -184,7 +187,7 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 		for _, set := range actionsSet(&events[i].Do) {
 			input := reflect.ValueOf(&events[i].Do).Elem().Field(set).Elem()
 			for _, field := range ingestActions[set].users {
-				ids := idsIn(input.Field(field).Interface())
+				ids, _ := idsIn(input.Field(field).Interface())
 				if len(ids) > maxEvents {
 					continue
 				}
@@ -198,21 +201,22 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// idsIn returns the IDs in the value of a field that newIngestAction lists.
-func idsIn(value any) []string {
+// idsIn returns the IDs in the value of a field that newIngestAction lists. It reports whether it can read values of this type.
+func idsIn(value any) (ids []string, readable bool) {
 	switch value := value.(type) {
 	case string:
-		return []string{value}
+		return []string{value}, true
 	case *string:
-		if value != nil {
-			return []string{*value}
+		if value == nil {
+			return nil, true
 		}
+		return []string{*value}, true
 	case []string:
-		return value
+		return value, true
 	case graphql.Omittable[[]string]:
-		return value.Value()
+		return value.Value(), true
 	}
-	return nil
+	return nil, false
 }
 
 // oneCommit finds the events that can share a commit: events[from:to]. named has the refs in their IDs by ref, each once. An event that

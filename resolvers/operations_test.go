@@ -8,6 +8,8 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"tidings/graph"
 )
 
@@ -93,6 +95,24 @@ func TestAnActionThatItsOperationCannotTakeIsRefused(t *testing.T) {
 		_, err := newIngestAction(reflect.StructField{Tag: reflect.StructTag(`json:"` + action.name + `,omitempty"`), Type: action.of})
 		if (err == nil) != action.fits {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// The users of a field are read whatever its type is among those that inputs have. Another type is noticed when the program starts.
+func TestIDsInFields(t *testing.T) {
+	one, two := "user:a", []string{"user:a", "user:b"}
+	for _, c := range []struct {
+		value    any
+		ids      []string
+		readable bool
+	}{
+		{one, two[:1], true}, {&one, two[:1], true}, {(*string)(nil), nil, true}, {two, two, true}, {[]string(nil), nil, true},
+		{graphql.OmittableOf(two), two, true}, {graphql.Omittable[[]string]{}, nil, true},
+		{7, nil, false}, {&two, nil, false}, {nil, nil, false},
+	} {
+		if ids, readable := idsIn(c.value); !slices.Equal(ids, c.ids) || readable != c.readable {
+			t.Errorf("%#v has the IDs %v, %t", c.value, ids, readable)
 		}
 	}
 }

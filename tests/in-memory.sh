@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command, a run of the tests, with a folder in memory for its temporary files. The tests make and drop a hundred thousand of
-# them, most for the databases of PostgreSQL: in memory they take three quarters of the time that they take on a disk. Where TMPDIR is
-# set, and on a system without such a folder or with little memory, the command runs as it is.
+# Runs a command, a run of the tests, with a folder in memory for its temporary files. The tests make and drop very many, most for the
+# databases of PostgreSQL. Four packages that do so took three quarters of the time that they take on a disk. Where TMPDIR is set, and on
+# a system without such a folder or with little memory, the command runs as it is.
 set -euo pipefail
 
 memory=/dev/shm
