@@ -79,7 +79,7 @@ func UnmarshalTime(input any) (time.Time, error) {
 	}
 	t, ok := services.ParseTime(text)
 	if !ok {
-		return time.Time{}, services.Errorf(services.Invalid, "%s is not a time in RFC 3339", services.Quote(text))
+		return time.Time{}, services.Errorf(services.Invalid, "%s is not a time in RFC 3339, or it is the first moment of the year 1, which means no time", services.Quote(text))
 	}
 	return t, nil
 }

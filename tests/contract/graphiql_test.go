@@ -33,10 +33,10 @@ func quietPage(t *testing.T, tab context.Context, origin string) {
 	}
 }
 
-// picture writes a screenshot into the folder TIDINGS_PICTURES, if it is set, for a person to look at.
+// picture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set, for a person to look at.
 func picture(t *testing.T, tab context.Context, name string) {
 	t.Helper()
-	if folder := os.Getenv("TIDINGS_PICTURES"); folder != "" {
+	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
 		browsertest.Screenshot(tab, t, filepath.Join(folder, name+".png"))
 	}
 }

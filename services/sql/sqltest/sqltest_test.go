@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"tidings/services"
@@ -97,6 +98,27 @@ func TestServerIsKilledAndStartsAgain(t *testing.T) {
 		server.Start(t)
 	}
 	sqltest.Open(t, sql.Config{URL: url})
+}
+
+// After a slow write pgx can leave a goroutine that reads from its connection. So no connection is left when no test has a
+// database, and a check for left goroutines at the end of a package finds none.
+func TestNoConnectionIsLeftAfterTheLastTest(t *testing.T) {
+	server := sqltest.NewServer(t)
+	var url string
+	t.Run("a test", func(t *testing.T) {
+		url = server.Database(t)
+		t.Run("a test within it", func(t *testing.T) { server.Database(t) })
+	})
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var left int
+	const count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+	if err := conn.QueryRow(t.Context(), count).Scan(&left); err != nil || left != 0 {
+		t.Errorf("the server has %d more connections, want none (%v)", left, err)
+	}
 }
 
 // initdb runs once on a machine: the data of each further server is a copy. Without a cache folder it runs for each server.
