@@ -11,6 +11,7 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
 )
 
 // besideAnother returns a node that shares its database with another one, which can die.
@@ -21,9 +22,9 @@ func besideAnother(t *testing.T) (n node, other *sql.DB) {
 	return n, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
 }
 
-// held lets the other node claim jobs that count the notifications of some users. After dies that node is silent, and these counts may
-// lack the effect of the jobs; after finish the jobs are done.
-func (n node) held(other *sql.DB, users ...services.UserID) (dies, finish func()) {
+// claimByOther lets the other node claim jobs that count the notifications of some users. A call of dies makes that node silent, so that these
+// counts may lack the effect of the jobs; a call of finish finishes the jobs.
+func (n node) claimByOther(other *sql.DB, users ...services.UserID) (dies, finish func()) {
 	n.TB.Helper()
 	ctx, heart := n.TB.Context(), n.World.Fanout.Heartbeat()
 	n.Must(heart.Begin(ctx))
@@ -45,13 +46,13 @@ func (n node) held(other *sql.DB, users ...services.UserID) (dies, finish func()
 	dies = func() {
 		n.Clock.Advance(time.Second)
 		for tick := time.NewTicker(10 * time.Millisecond); !n.World.Fanout.SomeBehind(); <-tick.C {
-			n.Must(heart.RunOnce(ctx))
+			eventually.Timely(n.TB, func() error { return heart.RunOnce(ctx) })
 		}
 	}
 	return dies, func() {
 		_, err := jobs.FinishHeld(ctx, other, queued)
 		n.Must(err)
-		n.Must(heart.RunOnce(ctx))
+		eventually.Timely(n.TB, func() error { return heart.RunOnce(ctx) })
 	}
 }
 
@@ -61,7 +62,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	n, other := besideAnother(t)
 	_, reader := n.likedAuthor(2)
 	made := n.Clock.Now()
-	dies, finish := n.held(other, reader)
+	dies, finish := n.claimByOther(other, reader)
 	exact := n.read(reader)
 	if exact.Total.Precision != services.Exact {
 		t.Fatalf("at first %+v", exact.Total)
@@ -104,7 +105,7 @@ func TestStaleReadsForTheHostLeaveRoomForUsers(t *testing.T) {
 	n, other := besideAnother(t)
 	_, reader := n.likedAuthor(2)
 	read := n.Users(1)
-	dies, finish := n.held(other, reader, read[0])
+	dies, finish := n.claimByOther(other, reader, read[0])
 	n.read(reader)
 	dies()
 	for i := range services.UserID(maxFallbackVersions) {

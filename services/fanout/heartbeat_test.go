@@ -33,6 +33,12 @@ func claimOnOther(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	return jobs
 }
 
+// beat runs one turn of a heartbeat.
+func beat(w *fanouttest.World, heart *jobs.Heartbeat) {
+	w.TB.Helper()
+	eventually.Timely(w.TB, func() error { return heart.RunOnce(w.TB.Context()) })
+}
+
 // While a node that holds jobs is silent, only the counts that these jobs change are behind. Then the jobs are freed, and these
 // counts are behind until the jobs are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
@@ -46,13 +52,15 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
-	w.Must(heart.RunOnce(t.Context()))
-	if w.Fanout.SomeBehind() {
-		t.Error("counts are behind although the node that holds the jobs lives")
-	}
+	eventually.Holds(t, "no count is behind while the node that holds the jobs lives", func() bool {
+		_, err := jobs.Beat(t.Context(), other, false) // on a busy machine the node may seem silent for a moment
+		w.Must(err)
+		beat(w, heart)
+		return !w.Fanout.SomeBehind()
+	})
 	w.Clock.Advance(time.Second)
 	eventually.Holds(t, "the node is silent", func() bool {
-		w.Must(heart.RunOnce(t.Context()))
+		beat(w, heart)
 		return w.Fanout.SomeBehind()
 	})
 	for i, want := range []jobs.BehindSince{
@@ -69,11 +77,11 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	}
 	var freed []jobs.Job
 	eventually.Holds(t, "the jobs are freed", func() bool {
-		w.Must(heart.RunOnce(t.Context()))
+		beat(w, heart)
 		freed = append(freed, claim(w)...)
 		return len(freed) == len(held)
 	})
-	w.Must(heart.RunOnce(t.Context()))
+	beat(w, heart)
 	if w.Fanout.Behind(users[0]) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
@@ -83,7 +91,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	if n, err := jobs.FinishHeld(t.Context(), w.Store, freed); n != len(held) || err != nil {
 		t.Fatalf("%d of the jobs were finished, %v", n, err)
 	}
-	w.Must(heart.RunOnce(t.Context()))
+	beat(w, heart)
 	if w.Fanout.SomeBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
@@ -98,7 +106,7 @@ func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 	w.Post(users[0])
 	claimOnOther(w, other)
 	eventually.Holds(t, "the node is silent", func() bool {
-		w.Must(heart.RunOnce(t.Context()))
+		beat(w, heart)
 		return w.Fanout.SomeBehind()
 	})
 	for _, user := range users {

@@ -39,7 +39,7 @@ func (n *node) tries(heart *jobs.Heartbeat, away bool) {
 	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
 		n.tb.Fatalf("a worker while the engine is away (%t): %v", away, err)
 	}
-	n.must(heart.RunOnce(n.tb.Context()))
+	n.beat(heart)
 	n.clock.advance(500 * time.Millisecond)
 }
 
@@ -70,7 +70,7 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 			t.Error("counts are behind whose jobs do not wait")
 		}
 		e.away = false
-		n.must(heart.RunOnce(t.Context()))
+		n.beat(heart)
 		if n.Behind(1) == nil {
 			t.Error("nothing is behind once the engine answers, although the job is not done")
 		}
@@ -91,11 +91,11 @@ func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	n.tries(heart, true)
 	e.away = false
 	n.clock.advance(500 * time.Millisecond)
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	for key := "22"; len(key) < 6; key += "2" {
 		n.enqueue(jobs.Keyed("paint", key))
 		n.clock.advance(time.Second)
-		n.must(heart.RunOnce(t.Context()))
+		n.beat(heart)
 		if n.Behind(services.UserID(len(key))) == nil {
 			t.Errorf("the job of user %d waits, and their count is not behind", len(key))
 		}
@@ -103,7 +103,7 @@ func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	n.tries(heart, false)
 	n.enqueue(jobs.Keyed("paint", "1"))
 	n.clock.advance(time.Second)
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if n.SomeBehind() {
 		t.Error("counts are behind although nothing has waited for an engine since")
 	}

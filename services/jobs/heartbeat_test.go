@@ -33,7 +33,7 @@ func twoNodes(t *testing.T) (n, other *node) {
 	return n, other
 }
 
-// claimAfterBeat lets the node claim all due jobs after its last heartbeat.
+// claimAfterBeat lets the node beat, and then claim all due jobs.
 func (n *node) claimAfterBeat() []jobs.Job {
 	n.tb.Helper()
 	_, err := jobs.Beat(n.tb.Context(), n.db, false)
@@ -52,12 +52,9 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
-	n.must(heart.RunOnce(t.Context()))
-	if n.SomeBehind() {
-		t.Error("counts are behind although the node that holds the jobs lives")
-	}
+	n.lives(heart, other)
 	eventually.Holds(t, "the node is silent", func() bool {
-		n.must(heart.RunOnce(t.Context()))
+		n.beat(heart)
 		return n.SomeBehind()
 	})
 	for user, want := range map[services.UserID]jobs.BehindSince{1: {"RED": start, "BLUE": start}, 2: {"RED": start, "BLUE": start}, 3: nil} {
@@ -70,11 +67,11 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	}
 	var freed []jobs.Job
 	eventually.Holds(t, "the jobs are freed", func() bool {
-		n.must(heart.RunOnce(t.Context()))
+		n.beat(heart)
 		freed = append(freed, n.claim()...)
 		return len(freed) == len(held)
 	})
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if n.Behind(1) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
@@ -82,7 +79,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", done, err)
 	}
 	n.must(n.RunJobs(t.Context(), freed))
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if n.SomeBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
@@ -114,7 +111,7 @@ func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	if done, err := jobs.FinishHeld(t.Context(), other.db, held); done != 1 || err != nil {
 		t.Fatalf("the node finished %d jobs, %v", done, err)
 	}
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if n.SomeBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
@@ -159,7 +156,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	}
 	answers = true
 	n.must(n.RunJobs(t.Context(), freed))
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if got := n.Behind(7); len(got) != 1 || got["BLUE"].IsZero() {
 		t.Errorf("of the user of the overdue job %v are behind, want BLUE alone", got)
 	}
@@ -184,7 +181,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 				t.Fatalf("the other node claimed %v", held)
 			}
 			eventually.Holds(t, "the node is silent", func() bool {
-				n.must(heart.RunOnce(t.Context()))
+				n.beat(heart)
 				return n.SomeBehind()
 			})
 			for user := range services.UserID(3) {
@@ -233,7 +230,7 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 			if after.Behind(1) == nil {
 				t.Error("nothing is behind although the job is not done")
 			}
-			after.must(heart.RunOnce(t.Context()))
+			after.beat(heart)
 			freed = append(freed, after.claimOf("paint")...)
 		}
 		if got := after.Behind(2); len(got) != 1 || got["RED"].IsZero() {
@@ -244,12 +241,12 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	if !errors.Is(rolledBack, errMissed) || len(freed) > 0 {
 		t.Fatalf("%v; claimed %v while it was locked", rolledBack, freed)
 	}
-	after.must(heart.RunOnce(t.Context()))
+	after.beat(heart)
 	if freed = after.claim(); len(freed) != 2 {
 		t.Fatalf("claimed %v after the transaction, want two jobs", freed)
 	}
 	after.must(after.RunJobs(t.Context(), freed))
-	after.must(heart.RunOnce(t.Context()))
+	after.beat(heart)
 	if after.SomeBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
@@ -263,7 +260,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
 	held := before.claimAfterBeat()
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	n.enqueue(jobs.Keyed("flood", ""))
 	n.clock.advance(time.Second)
 	after := before.startsAgain()
@@ -273,7 +270,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 			return err
 		}
 		after.must(again.Begin(t.Context()))
-		n.must(heart.RunOnce(t.Context()))
+		n.beat(heart)
 		if got := slices.Sorted(maps.Keys(n.Behind(1))); !slices.Equal(got, []services.Source{"BLUE", "RED"}) {
 			t.Errorf("of the user of the locked job %v are behind, want BLUE and RED", got)
 		}
@@ -285,11 +282,11 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	if !errors.Is(rolledBack, errMissed) {
 		t.Fatal(rolledBack)
 	}
-	after.must(again.RunOnce(t.Context()))
+	after.beat(again)
 	claimed := after.claim()
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	after.must(after.RunJobs(t.Context(), claimed))
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	if len(claimed) != 2 || n.SomeBehind() {
 		t.Errorf("%d jobs were done, want 2; counts are behind: %v", len(claimed), n.SomeBehind())
 	}
@@ -301,19 +298,16 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	before.must(before.Heartbeat().Begin(t.Context()))
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	n.must(jobs.Leave(t.Context(), before.db))
-	n.must(heart.RunOnce(t.Context()))
+	n.beat(heart)
 	after := before.startsAgain()
 	after.must(after.Heartbeat().Begin(t.Context()))
 	n.enqueue(jobs.Keyed("flood", ""))
 	if held := after.claim(); len(held) != 1 {
 		t.Fatalf("claimed %v", held)
 	}
-	n.must(heart.RunOnce(t.Context()))
-	if n.SomeBehind() {
-		t.Error("counts are behind although no process crashed")
-	}
+	n.lives(heart, after)
 }
 
 // Jobs whose claim or end got no answer from SQL are released with the next heartbeat.

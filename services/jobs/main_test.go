@@ -14,6 +14,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ type node struct {
 	db    *sql.DB
 	clock *manualClock
 
-	startsAgain func() *node // starts another process under the same name; set by two
+	startsAgain func() *node // starts another process under the same name; set by twoNodes
 }
 
 // start is the time of a new manualClock.
@@ -89,6 +90,24 @@ func (n *node) must(err error) {
 	if err != nil {
 		n.tb.Fatal(err)
 	}
+}
+
+// beat runs one turn of a heartbeat.
+func (n *node) beat(heart *jobs.Heartbeat) {
+	n.tb.Helper()
+	eventually.Timely(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
+}
+
+// lives beats for another node, and checks that this node finds no count behind while the other one lives. On a busy machine the
+// other node may seem silent: then both beat again.
+func (n *node) lives(heart *jobs.Heartbeat, other *node) {
+	n.tb.Helper()
+	eventually.Holds(n.tb, "no count is behind while the node that holds the jobs lives", func() bool {
+		_, err := jobs.Beat(n.tb.Context(), other.db, false)
+		n.must(err)
+		n.beat(heart)
+		return !n.SomeBehind()
+	})
 }
 
 func (n *node) enqueue(made ...jobs.NewJob) {

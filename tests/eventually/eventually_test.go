@@ -1,6 +1,7 @@
 package eventually
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -15,6 +16,11 @@ type double struct {
 }
 
 func (d *double) Helper() {}
+
+func (d *double) Fatal(args ...any) {
+	d.failure = fmt.Sprint(args...)
+	runtime.Goexit()
+}
 
 func (d *double) Fatalf(format string, args ...any) {
 	d.failure = fmt.Sprintf(format, args...)
@@ -60,6 +66,23 @@ func TestAConditionThatDoesNotComeFailsTheTest(t *testing.T) {
 	} {
 		if failure := fails(test); failure != want {
 			t.Errorf("the failure is %q, want %q", failure, want)
+		}
+	}
+}
+
+func TestACallThatMissesItsDeadlineIsMadeAgain(t *testing.T) {
+	for _, last := range []error{nil, errors.New("dry")} {
+		calls := 0
+		failure := fails(func(tb testing.TB) {
+			Timely(tb, func() error {
+				if calls++; calls < 3 {
+					return fmt.Errorf("rain: %w", context.DeadlineExceeded)
+				}
+				return last
+			})
+		})
+		if want := map[bool]string{true: "dry"}[last != nil]; failure != want || calls != 3 {
+			t.Errorf("%d calls, %q, want %q", calls, failure, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/live"
+	"tidings/services/redis"
 )
 
 // BoardFor reads a page of one show through the service, and fails if the page does not have one show.
@@ -118,6 +119,16 @@ func (n *Node) Schedule(host, title string, at time.Time) string {
 func (n *Node) OnShow(host, verb, show string) {
 	n.TB.Helper()
 	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
+}
+
+// BoardSessions counts a reader's board sessions in Redis.
+func (n *Node) BoardSessions(reader string) int64 {
+	n.TB.Helper()
+	sessions, err := n.Redis.Commands().HLen(n.TB.Context(), redis.UserKey(n.IDsOf(reader)[0], ":s")).Result()
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	return sessions
 }
 
 // boardWatch is an open subscription to liveBoardChanged.
