@@ -133,7 +133,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 	return ids, nil
 }
 
-// waitForJobs waits until no job waits or runs. It fails if a job has failed for good, or if no job was done for a minute.
+// waitForJobs waits until no job waits or runs. It fails if a job has failed for good, or if the number of jobs reaches no new low for a minute.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
 // waitForJobsBut waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. Otherwise it is like

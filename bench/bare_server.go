@@ -162,8 +162,8 @@ func insertBare(ctx context.Context, db *sql.DB, number int) error {
 	return err
 }
 
-// readInbox returns the commands that read the first page of a user's home feed: one for the document, and one for the page's entries
-// and one more. Posts are in the node's memory.
+// readInbox returns the commands that read the first page of a user's home feed: one for the document, and one for the entries of the
+// page and the next entry. Posts are in the node's memory.
 func readInbox(user uint32) [][]any {
 	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }

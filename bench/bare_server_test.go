@@ -21,7 +21,7 @@ func askBare(handle http.HandlerFunc, token, query string) (status int, body str
 	return answer.Code, answer.Body.String()
 }
 
-// A page is answered with the bytes from the file, after the page's reads in one pipeline.
+// A page is answered with the bytes from the file, after as many commands to Redis as the page has. Without Redis there is no page.
 func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.HSet(documentKey(7), "n", "1")

@@ -28,7 +28,7 @@ func TestProcessorsBesideReads(t *testing.T) {
 	}
 }
 
-// The program computes until it is stopped, and no more than it was told to.
+// The program goes on computing, and uses at most twice the processors that it was told to use.
 func TestComputeTakesItsShare(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		if err := compute(t.Context(), 0.1); err == nil {

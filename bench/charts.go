@@ -111,7 +111,7 @@ const (
 	barStep    = 42 // from one bar to the next
 	barHeight  = 14
 	barWidest  = 300
-	chartSide  = 18
+	chartSide  = 18 // from the left edge to the texts and the bars
 )
 
 // chartStyle holds the colours of a dark screen. The colours of a light screen are attributes, which every program that draws

@@ -95,7 +95,7 @@ func newChatter(t *testing.T) *chatter {
 	return c
 }
 
-// talkFor returns a function that lets the group talk for a time, with the interval every between two messages of a talker.
+// talkFor returns a function that lets the group talk for a time. Each talker waits for an interval between two messages.
 func (g *group) talkFor(t *testing.T, length, every time.Duration) func() error {
 	return func() error {
 		ctx, end := context.WithTimeout(t.Context(), length)

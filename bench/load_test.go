@@ -43,10 +43,11 @@ func TestLoad(t *testing.T) {
 	if request, want := <-seen, `POST /graphql Bearer dev:x {"query":"{ a(b: \"c\") }"}`; request != want {
 		t.Errorf("the server got %q, want %q", request, want)
 	}
-	// Every request was answered and counted; the load took the requested time, or longer if the last requests took longer.
 	if got.client <= 0 && got.cpu > 0 { // in this test the client and the server are one process
 		t.Errorf("the client's own time is not known: %+v", got)
 	}
+	// The load took the requested time, or longer if the last requests took longer. So the rate times the requested time is at most the
+	// number of requests.
 	if counted := got.rate * length.Seconds(); counted > float64(asked.Load()) || got.rate <= 0 || got.p50 <= 0 || got.p99 < got.p50 {
 		t.Errorf("%+v after %d requests", got, asked.Load())
 	}

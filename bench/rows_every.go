@@ -21,7 +21,7 @@ const (
 // messageTypes are the types of site messages that the server is set up with.
 var messageTypes = []string{"general", "billing"}
 
-// measureEvery measures the badge query of users with unread items of every source.
+// measureEvery measures the badge query of users with unread items of every source that everyQuery selects.
 func (b *bench) measureEvery(ctx context.Context) (err error) {
 	p, err := b.aside("every", everyDatabase)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	return nil
 }
 
-// light gives each reader unread items in every source except conversations, so that these sources are lit.
+// light gives each reader unread items in every source of everyQuery except conversations, so that these sources are lit.
 func light(ctx context.Context, a *api, readers []string) error {
 	var events []event
 	for _, key := range readers {

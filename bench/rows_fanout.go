@@ -15,7 +15,8 @@ import (
 
 // The row of fan-out publishes posts of one author into the full inboxes of all followers. It measures the time from the mutation
 // until the last inbox has the posts, and compares it with pipelined ZADDs of the same members into copies of the same inboxes.
-// The row also measures Redis' memory for a full inbox and for an idle document.
+// The row also measures Redis' memory for a full inbox, and for the document of an idle user: here a new user who has only asked for
+// their badges.
 const (
 	rawPipeline       = 500                // ZADDs in one pipeline
 	idleReaders       = 20                 // how many idle users are measured for each number of conversations

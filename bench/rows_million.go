@@ -76,7 +76,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 	return nil
 }
 
-// arrive starts the server and opens a socket for each of the first watching users.
+// arrive starts the server and opens sockets for the first users, as many as watching says.
 func (o *audience) arrive(ctx context.Context, watching int) (err error) {
 	if o.redis, err = o.site.connect(); err != nil {
 		return err

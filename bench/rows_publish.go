@@ -17,8 +17,8 @@ const (
 	firstOfAudience = 3 // the user ID of the first follower
 )
 
-// seedAudience makes two authors: the famous one has many followers, the unknown one has few. The first active of the many followers
-// visited today.
+// seedAudience makes two authors: the famous one has many followers, the unknown one has few. The first followers visited today, as many
+// as active says. The others never visited.
 func seedAudience(ctx context.Context, file string, many, few, active int) error {
 	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
 		return err

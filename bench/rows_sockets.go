@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// fanOutLength is how long the rounds of posts last.
-const fanOutLength = time.Second
+// spreadLength is the time over which the events of one round are spread, one event for each socket.
+const spreadLength = time.Second
 
 // socketResults are the samples of the sockets row.
 type socketResults struct {
 	ours, stock, bare series
 	reading           series // the bare writer that reads the documents before it writes
-	spread            series // how far the arrivals of one event lie apart
+	spread            series // one event to each socket, evenly over spreadLength
 	post              series // from a mutation to all of its author's followers
 	extra             series // a second subscription on each socket
 }
@@ -103,7 +103,7 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 		}
 		result.bytesPerEntry = memory
 		r.ours = append(r.ours, result)
-		if result, err = f.spread(ctx, h, fanOutLength); err != nil {
+		if result, err = f.spread(ctx, h, spreadLength); err != nil {
 			return err
 		}
 		r.spread = append(r.spread, result)

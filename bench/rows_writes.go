@@ -18,7 +18,7 @@ import (
 )
 
 // The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, compared with a bare commit on
-// the same engine. A bare commit is one row, inserted by a statement that is a whole transaction.
+// the same engine. A bare commit is one SQL row, inserted by a statement that is a whole transaction.
 const (
 	writer      = "writer"              // the user who sends the mutations
 	writesPause = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
@@ -329,7 +329,7 @@ func (a *asker) exchange(ctx context.Context, request []byte) error {
 }
 
 // measureTwoNodes starts a second server on the engine. Shows start at the first server. Their hosts' followers have sockets at the
-// second server, and then, to compare, at the first.
+// first server, to compare, and then at the second.
 func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *program) (err error) {
 	other, err := b.aside("writes-postgres-2", postgresDatabase)
 	if err != nil {

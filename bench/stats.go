@@ -48,6 +48,7 @@ type sample struct {
 // series holds the samples of one program, one for each round.
 type series []sample
 
+// of returns the median of a figure of the samples, without the samples in which it is NaN.
 func (s series) of(value func(sample) float64) float64 {
 	var values []float64
 	for _, one := range s {

@@ -23,7 +23,7 @@ func TestMarkdownBecomesAPageOfTheSite(t *testing.T) {
 	}
 }
 
-// A page and its translation name each other, and Pages has the pages in the order of their groups.
+// Pages begins with README, which is the site itself. A page in Chinese names its English page.
 func TestPagesKnowEachOther(t *testing.T) {
 	pages := Pages()
 	if len(pages) < 5 || pages[0].Name != "README" || pages[0].Path() != "./" || pages[1].Path() != pages[1].Name {

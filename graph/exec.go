@@ -21,7 +21,7 @@ func NewSchema(cfg Config) graphql.ExecutableSchema {
 // then fails.
 type lean struct{ *executableSchema }
 
-// Exec executes the operation of the context. It does the same as the generated Exec, line for line, without the table.
+// Exec executes the operation of the context. It does the same as the generated Exec, without the table.
 func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.

@@ -142,7 +142,7 @@ type Show struct {
 	ReplayURL   *string
 	Late        bool // upcoming, although its planned start has passed
 
-	Key      services.PostID
+	Key      services.PostID   // the number behind the ID
 	Together []services.PostID // the shows of the same list, so that one read serves all
 }
 
@@ -171,7 +171,7 @@ type User struct {
 
 	// Number is the dense internal ID, which no response contains.
 	Number   services.UserID
-	Together []services.UserID // the users of the same event, so that one read serves all
+	Together []services.UserID // the users that the same event of a subscription names, so that one read of relations serves all
 }
 
 // IsNode says that a user can be fetched by its ID.

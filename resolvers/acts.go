@@ -15,7 +15,7 @@ import (
 // that cannot be recorded is not done. The record has the subject of the token and not the user whom the request acts for, because an
 // operator may act for somebody else. asAdmin is generic, because each mutation has a payload type of its own.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
-	viewer, err := r.scoped(ctx, services.ScopeAdmin)
+	viewer, err := r.bearerWith(ctx, services.ScopeAdmin)
 	if err != nil {
 		return nil, err
 	}

@@ -61,18 +61,18 @@ func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.
 // modelUser is a user as the model has them. It tells which announcements are unread for the user, and which dots are lit.
 type modelUser struct {
 	number        services.UserID
-	here          bool // the badge of this user is read after every step
-	known         bool // whether the user has rows: they visited, and were not forgotten since
-	place, from   uint64
-	read, changed time.Time
+	here          bool                   // the badge of this user is read after every step
+	known         bool                   // whether the user has rows: they visited, and were not forgotten since
+	place, from   uint64                 // the read position, and the stamp after which raises of dots count
+	read, changed time.Time              // when the user last read, and when their row last changed
 	segments      announcements.Segments // the segments that the user is in
 	cleared       map[string]uint64      // dot -> the stamp of the user's last clear
 	versions      [2]string              // the newest version of badges that each node has shown
 	shown         map[string]string      // version of badges -> the content shown under it
-	pages         []string               // positions to mark up to, from cursors of earlier pages
+	cursors       []string               // cursors that the lists have shown, for marks up to them
 }
 
-// visit notes that the user visits or marks: a new or forgotten user begins with all that is there read.
+// visit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.
 func (u *modelUser) visit(now time.Time, head uint64) {
 	if away := now.Add(-dormancy); u.known && u.read.Before(away) && u.changed.Before(away) {
 		u.known, u.cleared = false, map[string]uint64{}
@@ -147,8 +147,8 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle runs the due jobs and reads the positions that they gave to announcements. Each new position must be greater than before, the
-// newest position until now.
+// settle runs the due jobs and reads the positions that they gave to announcements. Each new position must be greater than the stamp
+// before, which was the newest until the step.
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
@@ -226,7 +226,7 @@ func (m *announcementsModel) check(u *modelUser) {
 	got := ""
 	for _, item := range page.Items {
 		got += fmt.Sprintf("%s %t, ", item.ID, item.Unread)
-		u.pages = append(u.pages, announcementCursor.text(u.number, item.Position))
+		u.cursors = append(u.cursors, announcementCursor.text(u.number, item.Position))
 	}
 	if got != want {
 		m.Fatalf("user %d is listed %s want %s", u.number, got, want)

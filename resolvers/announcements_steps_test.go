@@ -73,8 +73,8 @@ func (m *announcementsModel) withdraw() {
 func (m *announcementsModel) mark() {
 	n, u := m.node(), m.drawUser()
 	upTo, place := announcements.UpTo{}, m.head()
-	if len(u.pages) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
-		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.pages).Draw(m.T, "page"))
+	if len(u.cursors) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
+		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.cursors).Draw(m.T, "page"))
 		m.must(err)
 		upTo, place = announcements.UpTo{Position: position}, position
 	}
@@ -125,7 +125,7 @@ func (m *announcementsModel) lose() {
 	}
 }
 
-// repeat queues jobs that were done once more, as when another worker takes a worker for dead that is not.
+// repeat queues jobs again that were done already, as when a worker is taken for dead that is not.
 func (m *announcementsModel) repeat() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {

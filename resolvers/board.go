@@ -17,7 +17,7 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	if err != nil {
 		return live.Board{}, err
 	}
-	if lastID, err = r.refIDs(ctx, viewer, "lastId", lastID); err != nil {
+	if lastID, err = r.optionalRefID(ctx, viewer, "lastId", lastID); err != nil {
 		return live.Board{}, err
 	}
 	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})

@@ -164,7 +164,7 @@ func TestTheSchemaNamesEveryErrorCode(t *testing.T) {
 	}
 }
 
-// Everything in the schema has a description, including the schema itself and its root types.
+// The schema itself has a description, and so have all its types and their fields, except the field id.
 func TestEverythingIsDescribed(t *testing.T) {
 	if schema.Description == "" {
 		t.Error("the schema is not described")
@@ -220,8 +220,8 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	})
 }
 
-// If a profile is set again while the clock stands still or goes back, every node shows the last one.
-func TestTheLastProfileIsShownUnderAStandingClock(t *testing.T) {
+// If a profile is set again after the clock was set back, every node shows the last one.
+func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		b := newAPIOn(t, w.AnotherNode(), 10, 5)

@@ -16,7 +16,7 @@ import (
 // The kinds of the cursors of conversations. Each kind is the first byte of a cursor. The numbers differ from those of cursorKind and
 // of the cursors of other lists, so that no cursor is taken for one of another list.
 const (
-	conversationCursor = 16 + iota
+	conversationCursor = 16 + iota // the second part of a cursor of the list of conversations; the first is a conversationsCursor
 	messageCursor
 	memberCursor
 

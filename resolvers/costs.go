@@ -12,7 +12,7 @@ import "tidings/services/devices"
 var Weights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user
-	// Introspection walks the whole schema for one short line of text. Tools ask for it once; The budget READS bounds a client that
+	// Introspection walks the whole schema for one short line of text. Tools ask for it once; the budget READS bounds a client that
 	// repeats it.
 	"Query.__schema": 1000,
 	"Query.__type":   100,

@@ -30,7 +30,8 @@ func TestEditPost(t *testing.T) {
 	}
 }
 
-// An edit of a post without a list of mentions keeps the mentions that the post had. null removes them, and another list replaces them.
+// The mentions in the text of a post are those of its newest text. Beside them the post has a list of mentions. An edit without a list
+// keeps the list that the post had, null removes it, and another list replaces it.
 func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	a := newAPI(t)
 	for _, user := range []string{"alice", "carol", "dora"} {

@@ -15,8 +15,8 @@ import (
 	"tidings/services"
 )
 
-// Every code can reach a client: the table has a request for each.
-func TestEveryCodeReachesTheClient(t *testing.T) {
+// A refused request gets the code and the reason of its error. Without SQL the code is UNAVAILABLE, and the message hides the cause.
+func TestARefusalHasItsCode(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)

@@ -30,7 +30,8 @@ func TestBadgesAreExplained(t *testing.T) {
 	}
 }
 
-// For every source that has items, each item behind a count has its object, and this is the same object as a query by its ID finds.
+// Each item behind a count has its object, and this is the same object as a query by its ID finds. All sources but the live board have
+// items here.
 func TestItemsOfTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)

@@ -45,12 +45,12 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// An ID may be an ID by ref, with the host application's own ID. refIDs replaces it by Tidings' ID.
-	lastID, err := r.refIDs(ctx, viewer, "lastId", ask.lastID)
+	// An ID may be an ID by ref, with the host application's own ID. optionalRefID replaces it by Tidings' ID.
+	lastID, err := r.optionalRefID(ctx, viewer, "lastId", ask.lastID)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	newerThan, err := r.refIDs(ctx, viewer, "newerThan", ask.newerThan)
+	newerThan, err := r.optionalRefID(ctx, viewer, "newerThan", ask.newerThan)
 	if err != nil {
 		return feed.Page{}, err
 	}

@@ -48,8 +48,8 @@ func userIDs(keys []string) []string {
 	return ids
 }
 
-// isIn counts the conversations that a user is a member of.
-func (a *api) isIn(key string) int {
+// conversationsOf counts the conversations that a user is a member of.
+func (a *api) conversationsOf(key string) int {
 	a.t.Helper()
 	edges, _ := a.must(key, `{ viewer { conversations(first: 100) { edges { cursor } } } }`, nil).at("viewer", "conversations", "edges").([]any)
 	return len(edges)
@@ -68,7 +68,7 @@ func (a *api) wantNoUser(what string, got answer, argument, key string, before i
 	if code != string(services.NotFound) || message != want {
 		a.t.Errorf("%s answers %v %v, want %q: %+v", what, code, message, want, got)
 	}
-	if after := a.isIn(key); after != before {
+	if after := a.conversationsOf(key); after != before {
 		a.t.Errorf("%s: %s is in %d conversations, was in %d", what, key, after, before)
 	}
 }
@@ -113,7 +113,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 			for _, adder := range []string{"stranger", "followee"} {
 				allowed := len(policy.lets) == 2 || len(policy.lets) == 1 && policy.lets[0] == adder
 				for _, way := range waysIn {
-					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.isIn("bob")
+					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.conversationsOf("bob")
 					got := way.take(a, adder)
 					if !allowed && !way.direct {
 						a.wantNoUser(what, got, way.asked, "bob", before)
@@ -123,7 +123,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 					if way.direct {
 						added = before
 					}
-					if after := a.isIn("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
+					if after := a.conversationsOf("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
 						t.Errorf("%s: bob was in %d and is in %d: %+v", what, before, after, got)
 					}
 				}
@@ -157,15 +157,15 @@ func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 func TestAnUnfollowedUserCannotAdd(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob")
-		a.about("bob", "follow", "user:alice")
+		a.actOnUser("bob", "follow", "user:alice")
 		a.setGroupPolicy("bob", "WHO_I_FOLLOW")
 		a.createConversation("GROUP", "alice", "bob")
-		a.about("alice", "follow", "user:bob")
-		a.about("bob", "unfollow", "user:alice")
+		a.actOnUser("alice", "follow", "user:bob")
+		a.actOnUser("bob", "unfollow", "user:alice")
 		a.wantNoUser("only the adder follows", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 1)
-		a.about("bob", "follow", "user:alice")
+		a.actOnUser("bob", "follow", "user:alice")
 		a.createConversation("GROUP", "alice", "bob")
-		a.about("bob", "block", "user:alice")
+		a.actOnUser("bob", "block", "user:alice")
 		a.wantNoUser("a block", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 2)
 	})
 }

@@ -19,7 +19,7 @@ const maxUsers = 100
 // operation ask for are read together. The read does not count as a visit, so it makes no user active. The host application uses it for
 // notifications that it sends itself, or to check a count.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
-	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
+	if _, err := r.bearerWith(ctx, services.ScopeIngest); err != nil {
 		return nil, err
 	}
 	if err := checkUserKeys(keys); err != nil {

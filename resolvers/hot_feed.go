@@ -16,7 +16,6 @@ import (
 // answer, so it needs no lock.
 type shownPage struct {
 	feed.Page
-	// A map is nil if no field needs it: then its values are never written.
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
 	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
@@ -178,7 +177,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 
 // The types of a home feed. The lists of a post and its parent are not compiled, because they need reads of their own.
 var (
-	// The order of the members means nothing: an answer is in the order of its document.
+	// postMembers is the object of a post. The order of the members means nothing: an answer is in the order of its document.
 	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
 		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),

@@ -21,7 +21,7 @@ import (
 	"tidings/services"
 )
 
-// shown is a schema whose viewer has the badges and the page of a test.
+// shown has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
 type shown struct {
 	*Resolver
 	content
@@ -95,31 +95,32 @@ func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
 	return orNull(p.page.labels[postObject(post.Key)].Data), nil
 }
 
-func (s *shown) Show() graph.ShowResolver { return shownLabels{s.Resolver.Show(), s.content} }
+func (s *shown) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.content} }
 
-type shownLabels struct {
+// shownNode answers the labels and the reminders of a show.
+type shownNode struct {
 	graph.ShowResolver
 	content
 }
 
-func (p shownLabels) Ref(_ context.Context, show *graph.Show) (*string, error) {
+func (p shownNode) Ref(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Key)].Ref), nil
 }
 
-func (p shownLabels) URL(_ context.Context, show *graph.Show) (*string, error) {
+func (p shownNode) URL(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Key)].URL), nil
 }
 
-func (p shownLabels) Data(_ context.Context, show *graph.Show) (*string, error) {
+func (p shownNode) Data(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Key)].Data), nil
 }
 
-func (p shownLabels) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
+func (p shownNode) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
 	reminds := p.board.reminds[show.Key]
 	return &reminds, nil
 }
 
-func (p shownLabels) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
+func (p shownNode) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
 	return p.board.reminds[show.Key], nil
 }
 

@@ -138,8 +138,8 @@ func (s *sides) populate() (places []services.PostID) {
 			s.must("named", `mutation($id: ID!) { editPost(input: {postId: $id, body: "edited"}) { post { id } } }`, in)
 		}
 	}
-	s.about("named", "follow", "user:reader")
-	s.about("reader", "hideFrom", "user:named")
+	s.actOnUser("named", "follow", "user:reader")
+	s.actOnUser("reader", "hideFrom", "user:named")
 	s.Quiet(s.Fanout)
 	s.Clock.Advance(time.Second)
 	s.Write(func(ctx context.Context, tx *sql.Tx) error { // deleted without a job, so that feeds still list it
@@ -252,7 +252,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	}
 }
 
-// Both sides give the same answer for every end of a feed, every kind of author and every error.
+// Both sides give the same answer for every end of a feed, for authors with and without a profile, and for wrong arguments.
 func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -333,7 +333,7 @@ func (s *sides) lastOf(reader string) string {
 	return text
 }
 
-// If no engine answers, the error is the same as without compiled selections, whichever field fails.
+// Without Redis a page comes from the facts. Without any engine, the error is the same as without compiled selections.
 func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -349,7 +349,7 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	}
 }
 
-// If reading a part panics, the schema answers the operation, and does not wait forever for the other parts.
+// If the read of a part panics, read returns an error, and so the schema answers. A panic in a goroutine of its own would end the process.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
 	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("injected") }}
 	calm := &part{}

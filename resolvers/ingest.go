@@ -33,7 +33,7 @@ func withTimeFor(ctx context.Context, events int) (context.Context, context.Canc
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
 }
 
-// sendFewer adds advice to the error of a batch that ran out of time: the host should send fewer events at once. A single
+// sendFewer adds advice to the error of a batch that ran out of time: the host application should send fewer events at once. A single
 // event that took too long has the plain error, because there is nothing to halve.
 func sendFewer(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -47,7 +47,7 @@ func sendFewer(ctx context.Context, events int, err error) error {
 // affect the others. An event can also fail for now, for example because an engine does not answer: then no later event is applied. A
 // later event may need the failed one: it would be refused, and its idempotency key would remember that refusal for good, although a
 // repetition of both would succeed. The caller has checked the scope. An error of the whole request may come after the first commit: a
-// host that uses idempotency keys can send all of it again.
+// host application that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))

@@ -287,9 +287,9 @@ func TestALateMessageIsRefused(t *testing.T) {
 	}
 }
 
-// A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all
-// messages. A mark with a past time covers the messages up to that time. A mark made now covers the messages up to the newest one
-// that the user could have seen.
+// A site message that is reported late is in the list at its own time. It counts unless a later one was marked read together with all
+// messages, all of a type, or all up to one. A mark with a past time covers the messages up to that time. A mark made now covers the
+// messages up to the newest one that the user could have seen.
 func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
@@ -330,7 +330,7 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 	})
 }
 
-// A notification that is reported late is read if a mark has read a later one, even a mark made now, unless that mark was undone.
+// A notification that is reported late is read if a later one was marked read, even by a mark made now, unless that mark was undone.
 func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

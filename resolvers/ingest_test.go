@@ -194,7 +194,7 @@ func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	}
 }
 
-// The events of one request happen in their order: the order of conversations and of notifications shows it.
+// The events of one request happen in their order: the order of conversations shows it.
 func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	a := newAPI(t)
 	var talks []string

@@ -103,8 +103,8 @@ func payerOf(ctx context.Context, address string) payer {
 func mutationSpendings(operation *graphql.OperationContext, reads, writes ratelimit.Budget, cost int) []ratelimit.Spending {
 	spendings := []ratelimit.Spending{{Budget: writes}, {Budget: reads, Amount: cost}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
-		spendings[0].Amount += events(field, operation)
-		spendings[1].Amount -= freePayload // TakeAll takes nothing if the rest is negative
+		spendings[0].Amount += chargedWrites(field, operation)
+		spendings[1].Amount -= freePayload // TakeAll leaves out a budget whose amount is negative
 		budget, bounded := fieldBudgets[field.Name]
 		// For the host application, all writes are charged to HOST_WRITES alone.
 		if !bounded || writes == ratelimit.HostWrites {
@@ -119,9 +119,9 @@ func mutationSpendings(operation *graphql.OperationContext, reads, writes rateli
 	return spendings
 }
 
-// events returns how many writes a mutation field is charged for: for ingest the number of its events, but at least 1, and 1 for any
+// chargedWrites returns how many writes a mutation field is charged for: for ingest the number of its events, but at least 1, and 1 for any
 // other. An event that is refused later counts too.
-func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
+func chargedWrites(field graphql.CollectedField, operation *graphql.OperationContext) int {
 	if field.Name != "ingest" {
 		return 1
 	}

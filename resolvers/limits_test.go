@@ -13,8 +13,8 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// limited returns an operation on the real schema, as the package transport hands it to Limits.
-func limited(t *testing.T, text string, variables map[string]any) *graphql.OperationContext {
+// parseOperation returns an operation on the real schema, as the package transport hands it to Limits.
+func parseOperation(t *testing.T, text string, variables map[string]any) *graphql.OperationContext {
 	t.Helper()
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	document, faults := gqlparser.LoadQueryWithRules(schema, text, nil)
@@ -74,7 +74,7 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		"what two admins ask is one account": {viewing("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Limits: limits})}
-		if got := granted(l, test.ctx, limited(t, test.text, test.variables), test.cost); got != test.want {
+		if got := granted(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
@@ -101,14 +101,14 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
 			ratelimit.Reads: 10_000, ratelimit.Writes: 50, ratelimit.HostReads: 30_000, ratelimit.HostWrites: 60,
 		}})}
-		mutation := limited(t, test.text, nil)
+		mutation := parseOperation(t, test.text, nil)
 		if got := granted(l, test.ctx, mutation, test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
 	// A mutation that is refused because of its payload takes nothing from the writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
-	mutation := limited(t, `mutation { `+seen+` }`, nil)
+	mutation := parseOperation(t, `mutation { `+seen+` }`, nil)
 	if got := granted(l, viewing("alice"), mutation, 11_000); got != 1 {
 		t.Errorf("%d dear payloads are let through: want 1", got)
 	}
@@ -120,7 +120,7 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 // An event is charged to the budget of events. Whatever it costs, the budget for queries stays as it is. An operator is charged for
 // events only as a user.
 func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
-	query := limited(t, `{ __typename }`, nil)
+	query := parseOperation(t, `{ __typename }`, nil)
 	for name, test := range map[string]struct {
 		ctx  context.Context
 		cost int
@@ -153,27 +153,27 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{
 		Limits: ratelimit.Limits{ratelimit.Writes: 20, ratelimit.Follows: 6}, Clock: &fanouttest.Clock{},
 	})}
-	alice, one := viewing("alice"), limited(t, `mutation { `+follow+` }`, nil)
+	alice, one := viewing("alice"), parseOperation(t, `mutation { `+follow+` }`, nil)
 	for range 4 {
 		if err := l.Operation(alice, "192.0.2.1", one, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	three := limited(t, `mutation { a: `+follow+` b: `+follow+` c: `+follow+` }`, nil)
+	three := parseOperation(t, `mutation { a: `+follow+` b: `+follow+` c: `+follow+` }`, nil)
 	if got := granted(l, alice, three, 1); got != 0 {
 		t.Fatalf("3 follows where 2 are left: %d are let through", got)
 	}
 	if got := granted(l, alice, one, 1); got != 2 {
 		t.Errorf("%d follows are left after a document of 3 was refused: want 2", got)
 	}
-	if got := granted(l, alice, limited(t, `mutation { `+like+` }`, nil), 1); got != 14 {
+	if got := granted(l, alice, parseOperation(t, `mutation { `+like+` }`, nil), 1); got != 14 {
 		t.Errorf("%d likes are left after 6 follows and refused ones: want 14", got)
 	}
 }
 
 func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{Limits: ratelimit.Limits{ratelimit.Reads: 10, ratelimit.Sockets: 1}})}
-	query := limited(t, `{ __typename }`, nil)
+	query := parseOperation(t, `{ __typename }`, nil)
 	granted(l, viewing("alice"), query, 5)
 	granted(l, viewing(""), query, 5)
 	if got := granted(l, viewing("bob"), query, 5); got != 2 {

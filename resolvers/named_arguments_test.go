@@ -24,7 +24,7 @@ func (a *api) argumentsExist(query string, variables map[string]any, got answer)
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
 	if len(faults) > 0 || len(document.Operations) != 1 {
-		return // refused as a whole: the argument is a part of the request
+		return // refused as a whole: the error names a part of the request, such as query, and no argument of a field
 	}
 	for _, failed := range got.Errors {
 		argument, _ := failed.Extensions["argument"].(string)

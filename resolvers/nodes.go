@@ -222,7 +222,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = graphUser(user)
 		}
 	}
-	// All posts share together. When a field of one of them is requested, it is read for all.
+	// All posts get the list together: when a field of one of them is requested, it is read for all.
 	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {

@@ -53,10 +53,10 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else
+// markedNotifications reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else
 // the newest ones of its categories. The result is nil, which is null to the client, if they are not selected or could not be read. The
 // mark itself is committed.
-func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
+func (r *Resolver) markedNotifications(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
@@ -79,8 +79,8 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	return list
 }
 
-// markedIn returns the categories that a mark named, for its payload.
-func markedIn(categories []services.Category, hosts []string) []services.Category {
+// markedCategories returns the categories that a mark named, for its payload.
+func markedCategories(categories []services.Category, hosts []string) []services.Category {
 	of, _ := inCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of
 }

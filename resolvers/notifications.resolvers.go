@@ -36,7 +36,7 @@ func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input grap
 		return nil, err
 	}
 	return &graph.MarkNotificationsSeenPayload{
-		Notifications: r.marked(ctx, done, "MarkNotificationsSeenPayload", nil, markedIn(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
+		Notifications: r.markedNotifications(ctx, done, "MarkNotificationsSeenPayload", nil, markedCategories(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -46,7 +46,7 @@ func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input grap
 		return nil, err
 	}
 	return &graph.MarkNotificationsReadPayload{
-		Notifications: r.marked(ctx, done, "MarkNotificationsReadPayload", input.Ids, markedIn(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
+		Notifications: r.markedNotifications(ctx, done, "MarkNotificationsReadPayload", input.Ids, markedCategories(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -67,7 +67,7 @@ func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllR
 	if err != nil {
 		return nil, err
 	}
-	payload := &graph.MarkAllReadPayload{Notifications: r.marked(ctx, done, "MarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter()}
+	payload := &graph.MarkAllReadPayload{Notifications: r.markedNotifications(ctx, done, "MarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter()}
 	if until := notifications.UndoneUntil(done.cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
@@ -80,7 +80,7 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 		return nil, err
 	}
 	return &graph.UndoMarkAllReadPayload{
-		Notifications: r.marked(ctx, done, "UndoMarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter(),
+		Notifications: r.markedNotifications(ctx, done, "UndoMarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 

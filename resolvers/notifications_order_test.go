@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// Notifications of one batch are listed in the order of their events, whatever their categories are.
+// Notifications of one batch are listed in the order of their events, the last event first, whatever their categories are.
 func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}

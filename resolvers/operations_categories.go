@@ -58,8 +58,8 @@ var notify = &operation[graph.NotifyInput]{
 	},
 }
 
-// withdrawNotification takes a notification that notify sent back from all of its recipients. Recipients who have read it lose it too:
-// it is removed and not marked.
+// withdrawNotification takes back, from all of its recipients, a notification that notify sent. Recipients who have read it lose it
+// too: it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	spec: spec{name: "withdrawNotification", by: forHost, makes: services.HostNotificationType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {

@@ -43,8 +43,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		// The categories are normalised, so that a retry with the same key and the categories in another order is the same
-		// request.
+		// The categories are normalised, so that under one key no categories and all of them are one request.
 		in.Categories, in.HostCategories = normalCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},

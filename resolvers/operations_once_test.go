@@ -53,7 +53,7 @@ func (s *story) once(name string, in, other event) string {
 			}
 		}
 	}
-	s.rememberedBefore(in, key, "before"+key)
+	s.rememberAsBefore(in, key, "before"+key)
 	if before := s.event(name, in, "before"+key, nil); fmt.Sprint(before) != fmt.Sprint(first) {
 		s.t.Errorf("%s under a key of the version before: %v, and first %v", name, before, first)
 	}
@@ -112,9 +112,9 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// rememberedBefore stores the answer of a key under the key before too, as the previous version did: with a hash in the former form,
-// which fits no input.
-func (s *story) rememberedBefore(in event, key, before string) {
+// rememberAsBefore stores the answer of a key under a second key too, whose text is in before. It does so as the previous version did:
+// with a hash in the former form, which fits no input.
+func (s *story) rememberAsBefore(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"
 	for _, field := range []string{"as", "userId"} { // userId is for setSegments, whose keys belong to the user

@@ -98,7 +98,8 @@ func TestAnActionThatItsOperationCannotTakeIsRefused(t *testing.T) {
 	}
 }
 
-// The users of a field are read whatever its type is among those that inputs have. Another type is noticed when the program starts.
+// idsIn reads the IDs of users from a field of any type that inputs use for them. A field of another type is noticed when the program
+// starts.
 func TestIDsInFields(t *testing.T) {
 	one, two := "user:a", []string{"user:a", "user:b"}
 	for _, c := range []struct {

@@ -93,23 +93,23 @@ func (r *showConnectionResolver) Nodes(ctx context.Context, obj *graph.ShowConne
 }
 
 func (r *userResolver) ViewerFollows(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Follows })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Follows })
 }
 
 func (r *userResolver) FollowsViewer(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Followed })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Followed })
 }
 
 func (r *userResolver) ViewerMutes(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Mutes })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Mutes })
 }
 
 func (r *userResolver) ViewerBlocks(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Blocks })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Blocks })
 }
 
 func (r *userResolver) ViewerHides(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.related(ctx, obj, func(relation services.Relation) bool { return relation.Hides })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Hides })
 }
 
 func (r *userResolver) Followers(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.UserConnection, error) {

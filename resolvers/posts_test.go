@@ -24,7 +24,7 @@ func newThread(t *testing.T) *thread {
 	th.post = th.publish("ann")
 	for _, user := range writers {
 		th.Clock.Advance(time.Second)
-		th.comments[user] = th.answer(user, th.post)
+		th.comments[user] = th.publishAnswer(user, th.post)
 		th.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.post})
 	}
 	const restrict = `mutation { %s(input: {userId: "user:%s"}) { changed } }`
@@ -36,8 +36,8 @@ func newThread(t *testing.T) *thread {
 	return th
 }
 
-// answer publishes an answer to a post as a viewer.
-func (a *api) answer(key, parent string) string {
+// publishAnswer publishes an answer to a post as a viewer.
+func (a *api) publishAnswer(key, parent string) string {
 	a.t.Helper()
 	got := a.must(key, `mutation($p: ID!) { publishPost(input: {body: "an answer", parentId: $p}) { post { id } } }`, map[string]any{"p": parent})
 	id, _ := got.at("publishPost", "post", "id").(string)
@@ -98,7 +98,7 @@ func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
 	th := newThread(t)
 	replies := map[string]string{}
 	for _, user := range []string{"plain", "hider", "blocker", "blocked"} {
-		replies[user] = th.answer("ann", th.comments[user])
+		replies[user] = th.publishAnswer("ann", th.comments[user])
 	}
 	query := `query($ids: [ID!]!) { nodes(ids: $ids) { ... on Post { parentId parent { id author { key } likeCount parent { id } } } } }`
 	ids, order := []string{}, []string{"plain", "hider", "blocker", "blocked"}
@@ -149,19 +149,19 @@ func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
 		t.Errorf("the parent of a comment that was deleted before is %v, want %v", got, want)
 	}
 	both := th.must("ann", `mutation($a: ID!, $b: ID!) { a: deletePost(input: {postId: $a}) { parent { commentCount } } b: deletePost(input: {postId: $b}) { parent { commentCount } } }`,
-		map[string]any{"a": th.answer("ann", th.post), "b": th.answer("ann", th.post)})
+		map[string]any{"a": th.publishAnswer("ann", th.post), "b": th.publishAnswer("ann", th.post)})
 	if both.at("a", "parent", "commentCount") != 5.0 || both.at("b", "parent", "commentCount") != 4.0 {
 		t.Errorf("two deletions show %v", both.Data)
 	}
-	if got, want := parentAfter("ann", th.answer("ann", th.comments["blocked"]), nil), parent(th.comments["blocked"], "blocked", 0); !reflect.DeepEqual(got, want) {
+	if got, want := parentAfter("ann", th.publishAnswer("ann", th.comments["blocked"]), nil), parent(th.comments["blocked"], "blocked", 0); !reflect.DeepEqual(got, want) {
 		t.Errorf("the parent of a deleted reply is %v, want %v", got, want)
 	}
-	hidden := th.answer("vera", th.post)
+	hidden := th.publishAnswer("vera", th.post)
 	th.must("ann", `mutation { hideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
 	if got := parentAfter("vera", hidden, nil); got != nil {
 		t.Errorf("the author of the parent hides it, and the payload has %v", got)
 	}
-	orphan := th.answer("muted", th.comments["blocker"])
+	orphan := th.publishAnswer("muted", th.comments["blocker"])
 	th.must("blocker", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["blocker"]})
 	if got := parentAfter("muted", orphan, nil); got != nil {
 		t.Errorf("the parent is deleted, and the payload has %v", got)
@@ -228,7 +228,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	a.Named(users...)
 	post, other := a.publish("alice"), a.publish("alice")
 	for i, user := range users {
-		a.answer(user, post)
+		a.publishAnswer(user, post)
 		a.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": post})
 		if i%2 == 0 {
 			a.must(user, `mutation { hideFrom(input: {userId: "user:bob"}) { changed } }`, nil)

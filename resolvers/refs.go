@@ -184,8 +184,8 @@ func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id 
 	return holder.Object.GlobalID(), nil
 }
 
-// refIDs is refID for an optional argument; nil stays nil.
-func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field string, id *string) (*string, error) {
+// optionalRefID is refID for an optional argument; nil stays nil.
+func (r *Resolver) optionalRefID(ctx context.Context, viewer services.UserID, field string, id *string) (*string, error) {
 	if id == nil || !services.IsRef(*id) {
 		return id, nil
 	}

@@ -84,9 +84,9 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 		if id == nil || before == o.want {
 			t.Fatalf("%s is %v, %v", line, id, before)
 		}
-		events := []event{named(o.change, key)}
+		events := []event{withKey(o.change, key)}
 		if o.create != nil {
-			events = []event{named(o.create, key), named(o.change, key)}
+			events = []event{withKey(o.create, key), withKey(o.change, key)}
 		}
 		got := a.ingest(events...)
 		last := len(events) - 1
@@ -119,12 +119,12 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 		if o.create == nil {
 			continue
 		}
-		// Announcements, and objects of other types with the same ref, are not affected.
+		// An announcement and objects of the other types have the same ref. The line is not taken for one of them.
 		key := fmt.Sprint(o.what, "-", i)
 		others := []event{{"publishAnnouncement": event{"title": "t", "ref": key}}}
 		for _, other := range a.objectLines() {
 			if other.create != nil && other.kind != o.kind {
-				others = append(others, named(other.create, key))
+				others = append(others, withKey(other.create, key))
 			}
 		}
 		for _, e := range others {
@@ -132,7 +132,7 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 				t.Fatalf("%v: %+v %+v", e, got.Data, got.Errors)
 			}
 		}
-		created := a.ingest(named(o.create, key))
+		created := a.ingest(withKey(o.create, key))
 		if created.at("ingest", "results", 0, "changed") != true {
 			t.Fatalf("%s: %+v %+v", key, created.Data, created.Errors)
 		}
@@ -152,8 +152,8 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 	}
 }
 
-// named is an event with a key in place of KEY.
-func named(e event, key string) event {
+// withKey is an event with a key in place of KEY.
+func withKey(e event, key string) event {
 	made := event{}
 	for name, input := range e {
 		fields := event{}

@@ -71,7 +71,7 @@ func orNil(code services.Code) any {
 	return code
 }
 
-// In a request with many events, an event that refers to an earlier one is applied after it, and the others still share commits.
+// In one request, an event that refers to the object of an earlier event is applied after it, also in a chain of such events.
 func TestCommitsOfEventsThatNameEachOther(t *testing.T) {
 	set := func(ref, parent string) event {
 		input := event{"as": "user:alice", "body": "b", "ref": ref}

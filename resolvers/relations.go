@@ -8,9 +8,9 @@ import (
 	"tidings/services"
 )
 
-// related is the field of a user that shows one part of the relation between the viewer and the user; null if it could not be
+// relationField is the field of a user that shows one part of the relation between the viewer and the user; null if it could not be
 // read. It is null and not false, because on false a client would offer to follow a user who is followed already.
-func (r *Resolver) related(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
+func (r *Resolver) relationField(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
 	relation, err := r.relation(ctx, user)
 	if err != nil {
 		return nil, err

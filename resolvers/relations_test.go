@@ -37,23 +37,23 @@ func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 		}
 	}
 	want("at first", "alice", "bob", "")
-	a.about("alice", "follow", "user:bob")
+	a.actOnUser("alice", "follow", "user:bob")
 	want("a follow", "alice", "bob", "viewerFollows")
 	want("a follow", "bob", "alice", "followsViewer")
 	want("a follow", "stranger", "bob", "")
-	a.about("alice", "mute", "user:bob")
-	a.about("alice", "hideFrom", "user:bob")
+	a.actOnUser("alice", "mute", "user:bob")
+	a.actOnUser("alice", "hideFrom", "user:bob")
 	want("a mute and a hide", "alice", "bob", "viewerFollows viewerMutes viewerHides")
 	want("a mute and a hide", "bob", "alice", "followsViewer")
-	a.about("carol", "hideFrom", "user:alice")
-	a.about("carol", "mute", "user:alice")
+	a.actOnUser("carol", "hideFrom", "user:alice")
+	a.actOnUser("carol", "mute", "user:alice")
 	want("set by the other", "alice", "carol", "")
-	a.about("bob", "block", "user:alice")
+	a.actOnUser("bob", "block", "user:alice")
 	want("a block ends the follow", "bob", "alice", "viewerBlocks")
 	want("a block ends the follow", "alice", "bob", "viewerMutes viewerHides")
 	want("of oneself", "alice", "alice", "")
-	a.about("alice", "unmute", "user:bob")
-	a.about("alice", "unhideFrom", "user:bob")
+	a.actOnUser("alice", "unmute", "user:bob")
+	a.actOnUser("alice", "unhideFrom", "user:bob")
 	want("a blocker is as a stranger", "alice", "bob", "")
 
 	until := a.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
@@ -70,7 +70,7 @@ func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 // Without SQL the reminders are null, and the board beside them is answered.
 func TestWithoutSQLRemindersAreNull(t *testing.T) {
 	a := newAPI(t)
-	a.about("bob", "follow", "user:alice")
+	a.actOnUser("bob", "follow", "user:alice")
 	show := a.schedule("alice", time.Hour)
 	a.Quiet(a.Fanout)
 	_, err := a.Memory.Log.RunOnce(t.Context())
@@ -89,7 +89,7 @@ func TestWithoutSQLRemindersAreNull(t *testing.T) {
 // Without SQL the relations are null, and the fields beside them are answered.
 func TestWithoutSQLRelationsAreNull(t *testing.T) {
 	a := newAPI(t)
-	a.about("alice", "follow", "user:bob")
+	a.actOnUser("alice", "follow", "user:bob")
 	a.must("alice", `{ viewer { user { key } } }`, nil)
 	_ = a.World.Store.Close()
 	got := a.as("alice", `{ viewer { user { key viewerFollows } } }`, nil)

@@ -40,7 +40,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 			case <-pause:
 				pause = nil
 			}
-			event, err := shownSafely(ctx, newest, show)
+			event, err := showSafely(ctx, newest, show)
 			switch {
 			case ctx.Err() != nil: // the end of the subscription is not a failure
 				return
@@ -71,8 +71,8 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 // errKnown is show's error for a change that the client already has.
 var errKnown = errors.New("the client has this already")
 
-// shownSafely calls show. A panic becomes an error: in relay's own goroutine it would end the process.
-func shownSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
+// showSafely calls show. A panic becomes an error: in relay's own goroutine it would end the process.
+func showSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
 	defer services.Recover(&err)
 	return show(ctx, change)
 }

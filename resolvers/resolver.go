@@ -8,15 +8,15 @@
 // the payload; ingest commits many such commands at once. A query reads by the loader of its response (package dataloader). A
 // field that reads a list looks ahead (wanted.go): it reads the objects that are selected below its items, and the other pages
 // of its list, so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape;
-// a test counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so
-// that nobody sees content that is hidden from them. Files *.resolvers.go are gqlgen's: they call the functions of the other
-// files.
+// a test counts them. The most frequent queries are compiled (hot.go). Nobody sees content that is hidden from them: posts and
+// shows that are read by their IDs go through visible.go, and services leave hidden content out of lists and parents. Files
+// *.resolvers.go are gqlgen's: they call the functions of the other files.
 //
 // The path of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
 // out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and gets the
-// command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the badges, and
-// drops the reads of the response from before the commit; the resolver reads the post for the payload. In ingest an event is
-// the same entry: ingestCommand sets the actor and the time, and calls the same prepare.
+// command of services/feed. The commit runs it in one transaction with those of other requests. Then likePost.do reads the
+// badges, and drops the reads of the response from before the commit; the resolver reads the post for the payload. In ingest an
+// event is the same entry: ingestCommand sets the actor and the time, and calls the same prepare.
 //
 // The path of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the
 // largest size. A read... function checks the cursor (cursor.go), asks the service for the rows, and gathers the keys of
@@ -129,8 +129,8 @@ type (
 	categoriesKey  struct{} // the viewer's preferences of categories
 )
 
-// viewer is the user of the request's token, which needs the scope viewer. A user who asks for the first time is created. An
-// erased user is refused here, because every field of the viewer calls this method.
+// viewer is the user of the request's token, which needs the scope viewer. A user who asks for the first time is created. A
+// user who is being erased is refused here, because every field of the viewer calls this method.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.bearerUser(ctx)
 	if err != nil {
@@ -151,16 +151,16 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 
 // bearerUser is the bearer of the request's token, who must be a user and have the scope viewer.
 func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
-	viewer, err := r.scoped(ctx, services.ScopeViewer)
+	viewer, err := r.bearerWith(ctx, services.ScopeViewer)
 	if err == nil && viewer.Key == "" {
 		err = services.Errorf(services.Forbidden, "the token names no user: send the header Tidings-Act-As: KEY")
 	}
 	return viewer, err
 }
 
-// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
+// bearerWith is the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
 // for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
-func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
+func (r *Resolver) bearerWith(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
 		return viewer, err

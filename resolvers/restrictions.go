@@ -18,8 +18,8 @@ func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	return done, r.userAfter(ctx, done), nil
 }
 
-// userAfter is the user of an operation, for its payload; nil if no user was looked up: the idempotency key had a remembered
-// answer, and the user is gone.
+// userAfter is the user of an operation, for its payload; nil if the payload does not select it, or it could not be read. It is
+// also nil if no user was looked up: the idempotency key had a remembered answer, and the user is gone.
 func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
 	if done.call.user == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// about sends, as a viewer, a mutation whose input is a user.
-func (a *api) about(key, mutation, user string) answer {
+// actOnUser sends, as a viewer, a mutation whose input is a user.
+func (a *api) actOnUser(key, mutation, user string) answer {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	name := strings.ToUpper(mutation[:1]) + mutation[1:]
@@ -22,7 +22,7 @@ func (a *api) about(key, mutation, user string) answer {
 // Each mutation returns the user in its input, and the viewer's badges after the mutation.
 func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a := newAPI(t)
-	a.about("alice", "follow", "user:bob")
+	a.actOnUser("alice", "follow", "user:bob")
 	a.Clock.Advance(time.Second)
 	a.publish("bob")
 	a.Quiet(a.Fanout)
@@ -30,7 +30,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 		mutation string
 		news     float64
 	}{{"mute", 0}, {"unmute", 1}, {"hideFrom", 1}, {"unhideFrom", 1}, {"block", 0}, {"unblock", 0}, {"follow", 0}} {
-		got := a.about("alice", step.mutation, "user:bob")
+		got := a.actOnUser("alice", step.mutation, "user:bob")
 		if got.at(step.mutation, "user", "key") != "bob" || got.at(step.mutation, "badges", "homeFeed", "value") != step.news {
 			t.Errorf("%s: %+v %+v, want %v new", step.mutation, got.Data, got.Errors, step.news)
 		}
@@ -42,7 +42,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 		{"unmute", "user:bob", ""}, {"mute", "user:alice", services.Invalid}, {"block", "post:1", services.Invalid},
 		{"hideFrom", "user:a b", services.Invalid}, {"unblock", "user:nobody", services.NotFound}, {"unblock", "user:carol", ""},
 	} {
-		if got := a.about("alice", bad.mutation, bad.user); got.code() != bad.code {
+		if got := a.actOnUser("alice", bad.mutation, bad.user); got.code() != bad.code {
 			t.Errorf("%s %s: %+v, want %s", bad.mutation, bad.user, got, bad.code)
 		}
 	}
@@ -57,7 +57,7 @@ func TestListsOfRestrictions(t *testing.T) {
 	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
 		for i := range 5 {
 			a.Named(fmt.Sprint(mutation, i))
-			if got := a.about("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
+			if got := a.actOnUser("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -143,7 +143,7 @@ func TestRestrictionsAsEvents(t *testing.T) {
 func TestABlockOnPosts(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
-	a.about("alice", "block", "user:bob")
+	a.actOnUser("alice", "block", "user:bob")
 	a.wantPanel("alice", "what bob did is gone", "MENTION 1")
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	unlike := strings.Replace(like, "like", "unlike", 1)
@@ -162,7 +162,7 @@ func TestABlockOnPosts(t *testing.T) {
 	a.wantPanel("carol", "mentioned by bob", "MENTION 1")
 	bobs := a.publish("bob")
 	a.must("alice", like, map[string]any{"p": bobs}) // the user who blocks may still like
-	a.about("alice", "unblock", "user:bob")
+	a.actOnUser("alice", "unblock", "user:bob")
 	a.wantPanel("alice", "the comment and the like are back, the follow has ended", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
 	a.must("bob", unlike, map[string]any{"p": post})
 	a.wantPanel("alice", "bob takes the like back", "MENTION 1", "MENTION 1", "COMMENT 1")
@@ -193,7 +193,7 @@ func TestABlockClosesTheConversation(t *testing.T) {
 	send("alice", id)
 	total("alice", 0)
 	total("bob", 1)
-	a.about("alice", "block", "user:bob")
+	a.actOnUser("alice", "block", "user:bob")
 	for _, key := range []string{"alice", "bob"} {
 		if got := send(key, id); got.code() != services.NotFound || got.Errors[0].Message != "conversationId: there is no "+id+" for you" {
 			t.Errorf("%s says something: %+v", key, got)
@@ -205,7 +205,7 @@ func TestABlockClosesTheConversation(t *testing.T) {
 			t.Errorf("%s begins again: %+v", key, got)
 		}
 	}
-	a.about("alice", "unblock", "user:bob")
+	a.actOnUser("alice", "unblock", "user:bob")
 	if got := send("bob", id); got.code() != services.NotFound {
 		t.Errorf("before it is open: %+v", got)
 	}

@@ -27,7 +27,7 @@ func (r *adminResolver) Jobs(ctx context.Context, obj *graph.Admin) (*graph.JobQ
 }
 
 func (r *mutationResolver) Ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
+	if _, err := r.bearerWith(ctx, services.ScopeIngest); err != nil {
 		return nil, err
 	}
 	return r.ingest(ctx, events)
@@ -50,7 +50,7 @@ func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {
 }
 
 func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
-	_, err := r.scoped(ctx, services.ScopeAdmin)
+	_, err := r.bearerWith(ctx, services.ScopeAdmin)
 	return &graph.Admin{Activity: activityState(r.Projector.Activity())}, err
 }
 

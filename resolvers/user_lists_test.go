@@ -39,15 +39,15 @@ func (a *api) profile(key, user string) string {
 	return line.String()
 }
 
-// A viewer with relations to a user sees these relations and the user's lists; a stranger sees only the lists. A viewer who is
-// blocked, or from whom the user hides, sees the profile without posts and relations. A user who hides from the viewer is in no
-// list.
+// A viewer with relations to a user sees these relations and the user's lists; a stranger sees only the lists. To a viewer who is
+// blocked, or from whom the user hides, all lists are empty, and only what the viewer has set is still shown. A user who hides from
+// the viewer is in no list but the viewer's own.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol", "dan")
-	a.about("alice", "follow", "user:bob")
-	a.about("bob", "follow", "user:alice")
-	a.about("carol", "follow", "user:bob")
+	a.actOnUser("alice", "follow", "user:bob")
+	a.actOnUser("bob", "follow", "user:alice")
+	a.actOnUser("carol", "follow", "user:bob")
 	a.publish("bob")
 	a.schedule("bob", time.Hour)
 	a.answerTo("alice", a.publish("bob"), "a comment, which home feeds do not show")
@@ -62,20 +62,20 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("at first", "alice", "bob", "viewerFollows followsViewer "+all)
 	want("at first", "stranger", "bob", all)
 	want("at first", "bob", "bob", all)
-	a.about("alice", "mute", "user:bob")
+	a.actOnUser("alice", "mute", "user:bob")
 	want("muted", "alice", "bob", "viewerFollows followsViewer viewerMutes "+all)
 	want("muted", "bob", "alice", "viewerFollows followsViewer followers: bob; followees: bob; posts:; shows:; ")
-	a.about("bob", "hideFrom", "user:carol")
+	a.actOnUser("bob", "hideFrom", "user:carol")
 	want("hidden from", "carol", "bob", "viewerFollows "+nothing)
 	want("hiding", "bob", "carol", "followsViewer viewerHides followers:; followees: bob; posts:; shows:; ")
 	want("bob is in no list that carol sees", "carol", "alice", "followers:; followees:; posts:; shows:; ")
-	a.about("bob", "follow", "user:carol")
+	a.actOnUser("bob", "follow", "user:carol")
 	want("but in her own", "carol", "carol", "followers: bob; followees: bob; posts:; shows:; ")
-	a.about("bob", "block", "user:stranger")
+	a.actOnUser("bob", "block", "user:stranger")
 	want("blocked", "stranger", "bob", nothing)
 	want("blocked", "stranger", "dan", nothing)
 	want("blocking", "bob", "stranger", "viewerBlocks "+nothing)
-	a.about("bob", "block", "user:alice")
+	a.actOnUser("bob", "block", "user:alice")
 	want("a block ends the follows", "alice", "bob", "viewerMutes "+nothing)
 	want("a block ends the follows", "dan", "bob", "followers: carol; followees: carol; posts: + +; shows: +; ")
 }
@@ -87,9 +87,9 @@ func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	var posts []string
 	for i := range 3 {
 		key := fmt.Sprint("fan", i)
-		a.about(key, "follow", "user:bob")
+		a.actOnUser(key, "follow", "user:bob")
 		a.Named(key)
-		a.about("bob", "follow", "user:"+key)
+		a.actOnUser("bob", "follow", "user:"+key)
 		posts = append(posts, a.publish("bob"))
 	}
 	const query = `query($id: ID!, $followers: String, $followees: String, $posts: String) { node(id: $id) { ... on User {
@@ -104,8 +104,8 @@ func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	for _, list := range []string{"followers", "followees", "posts"} {
 		after[list] = first.at("node", list, "pageInfo", "endCursor")
 	}
-	a.about("fan2", "unfollow", "user:bob")
-	a.about("bob", "unfollow", "user:fan2")
+	a.actOnUser("fan2", "unfollow", "user:bob")
+	a.actOnUser("bob", "unfollow", "user:fan2")
 	a.must("bob", `mutation($id: ID!) { deletePost(input: {postId: $id}) { postId } }`, map[string]any{"id": posts[2]})
 	next := page(after)
 	if next.at("node", "followers", "nodes", 0, "key") != "fan1" || next.at("node", "followees", "nodes", 0, "key") != "fan1" || next.at("node", "posts", "nodes", 0, "id") != posts[1] {
@@ -122,11 +122,11 @@ func TestListsOfAUserArePaged(t *testing.T) {
 	a.Named("bob", "carol")
 	for i := range 5 {
 		key := fmt.Sprint("fan", i)
-		a.about(key, "follow", "user:bob")
+		a.actOnUser(key, "follow", "user:bob")
 		a.Named(key)
-		a.about("bob", "follow", "user:"+key)
-		a.about(key, "follow", "user:carol")
-		a.about("carol", "follow", "user:"+key)
+		a.actOnUser("bob", "follow", "user:"+key)
+		a.actOnUser(key, "follow", "user:carol")
+		a.actOnUser("carol", "follow", "user:"+key)
 		for _, author := range []string{"bob", "carol"} {
 			a.publish(author)
 			a.schedule(author, time.Duration(i+1)*time.Hour)

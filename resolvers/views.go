@@ -51,7 +51,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
-// readViews reads the page after a view, with the views of some codes. The list is in the order of the key, so the position after
+// readViews reads the page after a view, with the views of some codes. The list is in the order of code and ID, so the position after
 // a page is its last view. A view that is touched between two pages keeps its place.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View

@@ -10,8 +10,8 @@ import (
 	"tidings/services/live"
 )
 
-// Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
-// from the viewer, as if the content had never existed.
+// Posts and shows that a field reads by their IDs go through this file. It leaves out content that its author hides from the
+// viewer, as if the content had never existed. Lists and the parents of posts come from services, which leave it out themselves.
 
 // visibleKeys are the keys of the objects that a response shows. A key may be there twice.
 type visibleKeys struct {

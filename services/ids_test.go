@@ -70,7 +70,7 @@ func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
 	clock := &manualClock{now: start}
 	ids := NewIDClock(clock, 1023)
 	last := PostID(0)
-	for i := range 10_000 { // more than the 2,048 of one millisecond
+	for i := range 10_000 { // more than the 1,024 of one millisecond
 		if i == 5000 {
 			clock.set(start.Add(-time.Hour))
 		}

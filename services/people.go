@@ -54,7 +54,7 @@ type RestrictionKind string
 const (
 	Mute  RestrictionKind = "MUTE"  // the owner's feed shows nothing of the other user
 	Block RestrictionKind = "BLOCK" // the two are separated: no follows, no notifications, no direct messages
-	Hide  RestrictionKind = "HIDE"  // the other user's feed shows nothing of the owner
+	Hide  RestrictionKind = "HIDE"  // to the other user, the owner's posts and shows do not exist
 )
 
 // Restriction is one user's restriction of another.

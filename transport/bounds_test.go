@@ -94,7 +94,7 @@ func TestLongEventsEndTheirSubscription(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer is disconnected after the write timeout, and the answer's memory is freed.
+// A client that does not read its answer is disconnected after the write timeout. At most smallAnswer bytes can be read after that.
 func TestAnUnreadAnswerIsCutOff(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.listener.dial(w.Context(), "", "")

@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The weights of fields that Config.Weights does not name.
+// The weights of fields that Config.Weights does not name, and the numbers of items.
 const (
 	objectCost   = 2   // an object, whatever its selection
 	leafCost     = 1   // a scalar or an enum

@@ -118,7 +118,7 @@ func TestCostDoesNotOverflow(t *testing.T) {
 		end += `}}}`
 	}
 	if got := costOf(t, query+" id "+end, nil); got != maxCount {
-		t.Errorf("ten pages in each other cost %d: want %d", got, int(maxCount))
+		t.Errorf("nine pages in each other cost %d: want %d", got, int(maxCount))
 	}
 }
 

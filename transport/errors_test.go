@@ -91,7 +91,7 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 	}
 }
 
-// A request that is refused before it is parsed still carries the client's request ID, in the header and in the error.
+// The answer to a request that is refused before it is parsed has the client's request ID too, in the header and in the error.
 func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		for name, header := range map[string][]string{

@@ -106,8 +106,8 @@ func (w *frameWriter) tryAcquire() bool {
 	return true
 }
 
-// write writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The write may take the time
-// within, and less if close is called meanwhile. After an error the connection must be cut.
+// write writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The parameter within bounds the time
+// of the write. The bound is shorter if close is called meanwhile. After an error the connection must be cut.
 func (w *frameWriter) write(opcode int, message []byte, within time.Duration) error {
 	w.mu.Lock()
 	if w.state == wireOpen { // else close has set a deadline, which is shorter

@@ -149,7 +149,7 @@ func piped(t *testing.T) (w *frameWriter, client net.Conn) {
 	return &frameWriter{conn: server}, client
 }
 
-// readFrame reads one frame of a server.
+// readFrame reads one frame of a server. opcode is the whole first byte, with the final bit.
 func readFrame(t *testing.T, from io.Reader) (opcode int, payload []byte) {
 	t.Helper()
 	var head [2]byte

@@ -83,11 +83,11 @@ type frame struct {
 	mask   [4]byte // of the payload, see unmask
 }
 
-// errProtocol is the error for a frame that no client may send. Its text is the reason in the close frame.
-type errProtocol struct{ reason string }
+// protocolError is the error for a frame that no client may send. Its text is the reason in the close frame.
+type protocolError struct{ reason string }
 
 // Error returns the text that the client receives.
-func (e errProtocol) Error() string { return e.reason }
+func (e protocolError) Error() string { return e.reason }
 
 // next reads the head of the next frame.
 func (in *input) next(from io.Reader) (f frame, err error) {
@@ -97,7 +97,7 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 	}
 	f = frame{opcode: int(head[0] & 0x0f), final: head[0]&finalBit != 0, length: int64(head[1] &^ maskBit)}
 	if faults := in.faults(f, head); len(faults) > 0 {
-		return f, errProtocol{strings.Join(faults, ", ")}
+		return f, protocolError{strings.Join(faults, ", ")}
 	}
 	switch f.length {
 	case 126:
@@ -110,7 +110,7 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 			return f, err
 		}
 		if f.length = int64(binary.BigEndian.Uint64(head)); f.length < 0 {
-			return f, errProtocol{"bad length"}
+			return f, protocolError{"bad length"}
 		}
 	}
 	// The mask comes behind the length. A frame without one was refused above.
@@ -193,20 +193,20 @@ var (
 	errTooBig = errors.New("the message is too long")
 )
 
-// closeAnswer returns the code to answer a close frame with, or an errProtocol.
+// closeAnswer returns the code to answer a close frame with, or a protocolError.
 func closeAnswer(payload []byte) (code int, err error) {
 	if len(payload) == 0 {
 		return websocket.CloseNoStatusReceived, nil
 	}
 	if len(payload) == 1 {
-		return 0, errProtocol{"close frame of 1 byte"}
+		return 0, protocolError{"close frame of 1 byte"}
 	}
 	code = int(binary.BigEndian.Uint16(payload))
 	if !mayClose(code) {
-		return 0, errProtocol{fmt.Sprintf("bad close code %d", code)}
+		return 0, protocolError{fmt.Sprintf("bad close code %d", code)}
 	}
 	if !utf8.Valid(payload[2:]) {
-		return 0, errProtocol{"close reason that is not UTF-8"}
+		return 0, protocolError{"close reason that is not UTF-8"}
 	}
 	return code, nil
 }

@@ -228,9 +228,9 @@ func (f *Front) add(handed int) {
 }
 
 // Drain accepts no more connections, so that a proxy that wants to open one turns to another node. From then on each answer says that
-// its connection ends. Shutdown closes idle connections no earlier than the duration idle after the first Drain. Until then a request
-// may be on its way to an idle connection: if that were closed, the client could not know whether its request was executed. A second
-// call does nothing.
+// its connection ends. A connection without a request stays open for at least the duration idle from now, also during Shutdown: a
+// request may be on its way to it, and if it were closed, the client could not know whether its request was executed. A second call
+// does nothing.
 func (f *Front) Drain(idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -143,15 +143,15 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
 	last := c.front.draining.Load()
-	return outcome(last, c.send(finished(h, append(text, '}'), last)))
+	return outcome(last, c.send(wholeAnswer(h, append(text, '}'), last)))
 }
 
 // answerStart begins the body of an answer, before its data.
 const answerStart = `{"data":`
 
-// finished returns the whole answer, compressed if the client accepts that and the body is long enough. text has the body behind
+// wholeAnswer returns the whole answer, compressed if the client accepts that and the body is long enough. text has the body behind
 // room for the head.
-func finished(h *head, text []byte, last bool) []byte {
+func wholeAnswer(h *head, text []byte, last bool) []byte {
 	if h.gzip && len(text)-answerHead >= compressFrom {
 		short := compressed(text[answerHead:])
 		return framed(h, append(text[:answerHead], short...), "Content-Encoding: gzip\r\n", last)
@@ -246,7 +246,7 @@ func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 }
 
 // record keeps the answer of a handler in memory, and writes it when the handler has returned. It needs no limit of its own,
-// because bounded limits the answers of operations.
+// because the function bounded limits the answers of operations.
 func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
 	// The answer is kept and not streamed, because the front writes it once, with its length.
 	w := &recorder{header: http.Header{}}

@@ -197,10 +197,10 @@ func (f *Front) identified(h *head, request services.Request) *head {
 	// The context has the viewer and no data of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
 	if !known.once {
-		f.heads.put(known.text, &known, headBytes+len(known.text))
+		f.heads.put(known.text, &known, headOverhead+len(known.text))
 	}
 	return &known
 }
 
-// headBytes is the approximate memory of a head in addition to its texts.
-const headBytes = 1 << 10
+// headOverhead is the approximate memory of a head in addition to its texts.
+const headOverhead = 1 << 10

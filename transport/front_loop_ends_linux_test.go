@@ -218,7 +218,7 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	if got, found := loop.claim(key); got != nil || found != claimNothing {
 		t.Errorf("the key is claimed: %v", found)
 	}
-	loop.closesIdle(key)
+	loop.closeIdle(key)
 	if c.state.Load() != frontIdle {
 		t.Error("the connection was taken from its goroutine")
 	}

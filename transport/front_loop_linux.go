@@ -89,7 +89,8 @@ func (l *loopConn) closed(c *frontConn) {
 	}
 }
 
-// frontLoop is one of the front's event loops: one goroutine that polls the sockets of its connections and answers them.
+// frontLoop is one of the front's event loops: a goroutine that polls the sockets of its connections and answers them, or several
+// goroutines while reads are slow.
 type frontLoop struct {
 	front  *Front
 	schema JointSchema
@@ -164,8 +165,8 @@ func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
 	return nil, claimNothing
 }
 
-// closesIdle closes a connection that has no request.
-func (l *frontLoop) closesIdle(key uint64) {
+// closeIdle closes a connection that has no request.
+func (l *frontLoop) closeIdle(key uint64) {
 	l.mu.Lock()
 	c := l.conns[key]
 	closes := c != nil && c.state.CompareAndSwap(frontIdle, frontClosed)

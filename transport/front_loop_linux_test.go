@@ -48,7 +48,7 @@ func (f *fronted) keepJoined(viewer string) *kept {
 	return k
 }
 
-// join sends requests until the connection joins the loop, and waits until the loop has count connections.
+// join sends as many requests as make a connection join a loop, and waits until all loops together have count connections.
 func (f *fronted) join(k *kept, viewer string, count int) {
 	f.Helper()
 	for range jointAfter {

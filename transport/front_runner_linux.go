@@ -22,7 +22,7 @@ type loopRunner struct {
 
 	events   []syscall.EpollEvent // what epoll has reported
 	slots    []*loopSlot          // used again for each batch
-	used     int                  // the first used slots are the batch
+	used     int                  // the number of slots in the batch, which are the first ones
 	requests []JointRequest       // of the batch, in the order of its slots
 
 	// The functions are made once and not for each call. text is their argument, count and err are their results.
@@ -251,7 +251,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	}
 	slot.request.end()
 	last := front.draining.Load()
-	text := finished(h, append(request.Text, '}'), last)
+	text := wholeAnswer(h, append(request.Text, '}'), last)
 	if r.count = 0; len(text) <= smallAnswer {
 		r.text = text
 		if err := c.loop.raw.Control(r.write); err != nil || r.err != nil && r.err != syscall.EAGAIN {
@@ -289,7 +289,7 @@ func (r *loopRunner) release(c *frontConn) {
 	switch {
 	// As in wait, endsIdle is read after the state was set.
 	case r.loop.front.endsIdle.Load():
-		r.loop.closesIdle(key)
+		r.loop.closeIdle(key)
 	case c.loop.missedInput.Load():
 		if c, found := r.loop.claim(key); found == claimInput || found == claimMissed {
 			r.leave(c, nil, nil)

@@ -374,7 +374,7 @@ func TestFrontSendsLongAnswers(t *testing.T) {
 	}
 }
 
-// A handler that sets no length, as that of gqlgen after a panic, still gets an answer that ends.
+// If the handler sets no length, as gqlgen's after a panic, the front adds it, so that the client's answer ends.
 func TestFrontSendsTheLengthOfEveryAnswer(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) {
 		cfg.Around = func(server *handler.Server) {

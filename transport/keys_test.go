@@ -29,7 +29,7 @@ func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
 	}
 }
 
-// The header Tidings-Act-As has the key, escaped as in IDs, or the user's ID. Any other form is refused.
+// The header Tidings-Act-As is refused unless it has the key, escaped as in IDs, or the user's ID.
 func TestActAsTakesOneFormOfAKey(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{Development: true})
 	for _, header := range []string{"auth0|123", "auth0%7c123", "%61lice", "alice\xff", "Zo\u00eb", "alice%0D%0AX-Y:%20z", "a%00", "post:0000000000001", "viewer:alice", "user:", "user:user:alice", "a b", "%20a"} {

@@ -17,7 +17,7 @@ import (
 // the request is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
 	// Address is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP request. It is
-	// not called for a preflight, nor for a request that is refused for its method, its origin or another header.
+	// not called for a preflight, nor for a request that is refused by an earlier check, such as those of the method and the origin.
 	Address(address string) error
 	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
 	// there is no viewer.

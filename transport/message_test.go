@@ -118,8 +118,8 @@ func TestShortenCutsBetweenCharacters(t *testing.T) {
 	}
 }
 
-// FuzzParseMessage looks for a message that panics, that is accepted although it is invalid, or that is refused without the code
-// INVALID and a readable reason.
+// FuzzParseMessage looks for a message on which parseMessage panics, that it accepts although the message is invalid, or that it refuses
+// without the code INVALID and a readable reason.
 func FuzzParseMessage(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"connection_init"}`, `{"type":"connection_init","payload":{"authorization":"Bearer x","device":"d"}}`,

@@ -54,5 +54,5 @@ func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 			need = text
 		}
 	}
-	addError(core.Message("%s: %s, got %s", place, need, shown(json.Number(value.Raw))), core.At(value.Position))
+	addError(core.Message("%s: %s, got %s", place, need, describeValue(json.Number(value.Raw))), core.At(value.Position))
 }

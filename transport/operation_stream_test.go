@@ -156,7 +156,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 // errNoDatabase is the fault of events while the database does not answer.
 var errNoDatabase = &services.Error{Code: services.Unavailable, Message: "the database does not answer"}
 
-// whole returns the message for an event of the field loses, and half the message while a part of the event is lost.
+// whole returns the message for an event of the field loses. The function half returns the message while a part of the event is lost.
 func whole(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"loses":{"value":%d,"part":%d}}}}`, value, value)
 }

@@ -21,7 +21,7 @@ type refusedRequest struct {
 	code   services.Code
 }
 
-// refusedRequests returns requests with every fault that is found before execution.
+// refusedRequests returns requests, each with a fault that is found before execution.
 func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 	body := func(text string) func() answer {
 		return func() answer { return ask(t, handler, http.MethodPost, "/graphql", text) }

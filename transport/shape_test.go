@@ -26,7 +26,7 @@ func newReal(t *testing.T, introspection bool) http.Handler {
 	})
 }
 
-// repeated is numbered as one text.
+// repeated returns the parts that numbered returns, joined into one text.
 func repeated(n int, part string) string {
 	return strings.Join(numbered(n, part), "")
 }

@@ -232,8 +232,8 @@ func (s *socket) init(payload map[string]any) {
 	_ = s.send(append(appendHead(appendHeadRoom(nil), messageAck, ""), '}'))
 }
 
-// closeCodeOf is the close code for an error of connection_init. Clients connect again after 1013 and 1011, and not after 4403 or
-// 4400.
+// closeCodeOf is the close code for an error of connection_init. Clients connect again after 1011 and 1013, after 4429
+// with a long wait, and after 4403 with another token, but not after 4400.
 func closeCodeOf(err error) int {
 	switch services.CodeOf(err) {
 	case services.RateLimited:

@@ -16,7 +16,7 @@ const lingerBytes = 4 << 20
 // discard the reason on its way.
 func (s *socket) refuse(err error) error {
 	code := websocket.CloseProtocolError
-	var fault errProtocol
+	var fault protocolError
 	switch {
 	case errors.Is(err, errTooBig):
 		code = websocket.CloseMessageTooBig

@@ -227,8 +227,8 @@ func goingAway(closed string) error {
 	}
 }
 
-// fullAddress is the error for a connection of an address at its limit.
-func (s *Sockets) fullAddress() error {
+// addressAtLimit is the error for a connection of an address at its limit.
+func (s *Sockets) addressAtLimit() error {
 	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
@@ -239,7 +239,7 @@ func (s *Sockets) admit(address string) error {
 		return err
 	}
 	if !s.perAddress.enter(address) {
-		return s.fullAddress()
+		return s.addressAtLimit()
 	}
 	return nil
 }

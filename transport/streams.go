@@ -44,7 +44,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 		return nil, goingAway(closed)
 	}
 	if !s.perAddress.enter(who.address) {
-		return nil, s.fullAddress()
+		return nil, s.addressAtLimit()
 	}
 	one := &stream{
 		peer:  peer{sockets: s, exec: exec, address: who.address, ctx: s.base, expires: who.expires},

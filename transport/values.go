@@ -107,7 +107,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 		return nil
 	}
 	if need := needed(definition, value); need != "" {
-		got := shown(value)
+		got := describeValue(value)
 		if text, is := value.(string); is && definition.Name == "Time" {
 			got = services.Quote(text) // the kind is right, so the text itself is wrong
 		}
@@ -153,8 +153,8 @@ func needed(definition *ast.Definition, value any) string {
 	return ""
 }
 
-// shown describes a value in an error: its kind, or a number itself. A text is never repeated, because it may be private.
-func shown(value any) string {
+// describeValue describes a value in an error: its kind, or a number itself. A text is never repeated, because it may be private.
+func describeValue(value any) string {
 	const longest = 40
 	switch value := value.(type) {
 	case json.Number:

@@ -44,7 +44,7 @@ func FuzzWrongValue(f *testing.F) {
 	})
 }
 
-// A number or a text keeps its kind inside an input object, a list and a list of lists.
+// A value of the wrong kind is found within an input object, a list and a list of lists, and the error has its place.
 func TestWrongValue(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
 		enum Colour { RED GREEN }

@@ -30,7 +30,7 @@ type docsView struct {
 	docs.Page
 	Words         any         // the entry of docsWords for the page's language
 	Groups        []docsGroup // the list of all pages
-	Other         *docs.Page  // this page in the other language
+	Translation   *docs.Page  // this page in the other language
 	OtherLanguage string      // the other language's name for itself
 	// Previous and Next are the neighbours of this page in the list; nil at the ends of the list.
 	Previous, Next *docs.Page
@@ -110,7 +110,7 @@ func docsViews(version string) (views []docsView) {
 			page := &pages[j]
 			// A page and its translation name each other.
 			if page.Name == view.Page.Other {
-				view.Other = page
+				view.Translation = page
 				continue
 			}
 			// An untranslated English page is better than a gap.
@@ -126,7 +126,7 @@ func docsViews(version string) (views []docsView) {
 			}
 		}
 		for _, language := range docs.Languages {
-			if view.Other != nil && view.Other.Language == language.Code {
+			if view.Translation != nil && view.Translation.Language == language.Code {
 				view.OtherLanguage = language.Name
 			}
 		}

@@ -32,7 +32,7 @@ func TestDocsAreServed(t *testing.T) {
 	}
 }
 
-// Every page is once in its own list of pages, and its links to the previous and the next page follow that list.
+// Every page is once in its own list of pages. Each English page is the previous page of its next page.
 func TestDocsLeadFromPageToPage(t *testing.T) {
 	views := docsViews("")
 	if len(views) != len(docs.Pages()) {
@@ -53,7 +53,7 @@ func TestDocsLeadFromPageToPage(t *testing.T) {
 		if times != 1 {
 			t.Errorf("%s is in its list %d times", view.Name, times)
 		}
-		if other := view.Other; (other != nil) != (view.Page.Other != "") || other != nil && (view.OtherLanguage == "" || other.Language == view.Language) {
+		if other := view.Translation; (other != nil) != (view.Page.Other != "") || other != nil && (view.OtherLanguage == "" || other.Language == view.Language) {
 			t.Errorf("%s: the other language is %+v", view.Name, other)
 		}
 	}

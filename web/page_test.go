@@ -132,7 +132,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	quiet(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
 }
 
-// wantArrived checks that a ready-made operation arrived with alice's token and with the variables that it needs.
+// wantArrived checks that a ready-made operation arrived with alice's token. Of three operations it also checks the variables.
 func wantArrived(t *testing.T, got request, name string) {
 	t.Helper()
 	at := func(field string) time.Time {

@@ -90,7 +90,8 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 	}
 }
 
-// A token of the Headers editor is stored nowhere, and a watch that uses it is not restarted by itself.
+// A token of the Headers editor is in neither storage of the browser, after queries and a watch that use it. So no reload can start that
+// watch again.
 func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{})

@@ -5,8 +5,9 @@
 // hash, so the file may be cached for ever; a page itself is requested again each time. In development mode the pages offer "dev:"
 // tokens. Elsewhere the visitor enters a token, which stays in the browser tab: it is sent to this server and nowhere else.
 //
-// The embedded files are read once, when the first handler is made. A file that cannot be read is a fault of the build, so
-// GraphiQL panics. A request for a file that does not exist gets 404.
+// The embedded files are read once: those of GraphiQL and the demo page when the first of these handlers is made, the books at the first
+// request for them. A file that cannot be read is a fault of the build, so GraphiQL and Demo panic, and so does each request for the
+// books. A request for a file that does not exist gets 404.
 package web
 
 import (
@@ -34,7 +35,7 @@ type GraphiQLConfig struct {
 	Version string
 }
 
-// The addresses that the handler serves.
+// The addresses that GraphiQL's handler serves.
 const (
 	pagePath   = "/graphiql"
 	assetsPath = pagePath + "/assets/"
@@ -52,7 +53,7 @@ var embedded = sync.OnceValue(func() map[string]*asset {
 	return assets
 })
 
-// contentSecurityPolicy allows the page its own files and its own server. GraphiQL sets styles from its script, and
+// contentSecurityPolicy allows the GraphiQL page its own files and its own server. GraphiQL sets styles from its script, and
 // brings its fonts and pictures as data. Its worker is made of a blob.
 var contentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'",

@@ -1,5 +1,5 @@
-// Command release builds the archives of a release: a static program for each of the usual systems, with the licence, the README,
-// the scripts for completion and, for Linux, the systemd unit; and their checksums.
+// Command release builds the archives of a release: a static program for each of the usual systems, with the licence, the README, the
+// changelog, the scripts for completion and, for Linux, the systemd unit; and their checksums.
 //
 // The same commit, version and Go make the same bytes: paths and the time of the build are omitted, and files carry the time of the
 // commit. It runs in the repository's root:

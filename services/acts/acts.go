@@ -23,7 +23,7 @@ const keepFor = 400 * 24 * time.Hour
 
 const (
 	endWithin  = 2 * time.Second // for writing the outcome, even if the caller is gone
-	dropAtOnce = 10_000          // acts that one pass of the cleaner drops at most
+	dropAtOnce = 10_000          // acts that one turn of the projector's janitor drops at most
 	maxDetails = 200             // characters of Details
 	maxTarget  = 2000            // characters of Target: longer than any ID
 )
@@ -52,7 +52,7 @@ type Act struct {
 type Config struct {
 	DB        *sql.DB
 	IDs       *services.IDClock
-	Projector *projector.Projector // its cleaner drops old acts; if nil, no act is dropped
+	Projector *projector.Projector // its janitor drops old acts; if nil, no act is dropped
 	Log       *slog.Logger         // default slog.Default()
 }
 

@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// insertUser is the work of these tests: it shows whether a transaction was committed.
+// insertUser is the work of these tests, a write like any other.
 var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT INTO users (number, key) VALUES ($1, $2)`)
 
 // kept is a database with the service of acts.

@@ -13,7 +13,7 @@ var (
 
 	listActs = sql.NewStatement("list acts", `SELECT id, actor, action, target, details, outcome FROM acts WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 
-	// The statement deletes at most $2 acts, the oldest first, so that one pass of the cleaner does not hold locks for long.
+	// The statement deletes at most $2 acts, the oldest first, so that one turn of the janitor does not hold locks for long.
 	dropActs = sql.NewStatement("drop acts", `DELETE FROM acts WHERE id IN (SELECT id FROM acts WHERE id < $1 ORDER BY id LIMIT $2)`)
 
 	forgetTarget = sql.NewStatement("take a name out of acts", `UPDATE acts SET target = '', details = '' WHERE target = $1`)

@@ -65,10 +65,10 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// shared is a host application's command that changes state that all users share. change receives the stamp of the change, and
-// returns the ID of a new object, "" for none, and the changed state, which becomes the key of the log entry. The host's next
+// sharedCommand is a host application's command that changes state that all users share. change receives the stamp of the change, and
+// returns the ID of the announcement, "" for a dot, and the key of the log entry, which names what has changed. The host's next
 // read on this node shows the change, since AfterApply loads it.
-func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
+func (s *Service) sharedCommand(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
 		Name: name,

@@ -52,8 +52,8 @@ func (n node) do(cmd *jobs.Command, err error) services.PostID {
 	return id
 }
 
-// refused checks that a command fails with a code, when it is made or when it is committed.
-func (n node) refused(want services.Code, cmd *jobs.Command, err error) {
+// wantRefused checks that a command fails with a code, when it is made or when it is committed.
+func (n node) wantRefused(want services.Code, cmd *jobs.Command, err error) {
 	n.TB.Helper()
 	if err == nil {
 		err = n.World.Fanout.Commit(n.TB.Context(), cmd)[0]
@@ -183,7 +183,7 @@ func TestEditing(t *testing.T) {
 		n.wants(user, "read again")
 		n.World.Clock.Advance(time.Hour)
 		cmd, err := n.Edit(id, Edit{ShowAgain: true})
-		n.refused(services.Conflict, cmd, err)
+		n.wantRefused(services.Conflict, cmd, err)
 		n.do(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
 		n.wants(user, "shown once more, without an end", "better")
 		past := n.World.Clock.Now().Add(-time.Second)
@@ -259,7 +259,7 @@ func TestReturning(t *testing.T) {
 	})
 }
 
-// A change that all users share costs no call of Redis and no row, job or key of any user, for any number of users.
+// A change that all users share costs no call of Redis, and no job or key of any user.
 func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.Users(20)

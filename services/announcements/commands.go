@@ -32,7 +32,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
 	}
-	return s.shared("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+	return s.sharedCommand("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
 		if err != nil {
 			return "", "", err
@@ -88,7 +88,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTarget(edit.Segments); err != nil {
 		return nil, err
 	}
-	return s.shared("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+	return s.sharedCommand("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		// The stamp is taken already, so the locks are in the order of all changes: the clock, then the row.
 		a, err := lock(ctx, tx, id)
 		if err != nil {
@@ -169,7 +169,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
 // that has not started. NOT_FOUND if there is none. Withdrawing again changes nothing.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
-	return s.shared("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
+	return s.sharedCommand("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
 		a, err := lock(ctx, tx, id)
 		if err != nil {
 			return "", "", err

@@ -44,14 +44,14 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	if err := checkTarget(segments); err != nil {
 		return nil, err
 	}
-	return s.shared("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+	return s.sharedCommand("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		// The segments that the application names for the first time get their bits.
 		bits, err := target(ctx, tx, segments)
 		if err != nil {
 			return "", "", err
 		}
 		// A dot has no ID: its name is the key of the log entry.
-		return "", name, raiseDot(ctx, tx, name, bits, happened(tx, stamp))
+		return "", name, raiseDot(ctx, tx, name, bits, stampOf(tx, stamp))
 	}), nil
 }
 

@@ -128,7 +128,7 @@ func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[service
 
 // logChange logs a change of state that all users share, for the nodes. It is the last step of its transaction, whose first step
 // took a stamp of the announcements' clock. key names the changed announcement or dot. The entry has no payload: nodes read the
-// whole list, which is one statement and at most 1,000 rows.
+// whole list, which is one statement and at most 1,000 announcements.
 func logChange(ctx context.Context, tx *sql.Tx, key string) error {
 	_, err := changelog.AppendLog(ctx, tx, LogKind, key, nil)
 	return err

@@ -19,8 +19,8 @@ func pastStamp(moment services.PostID) uint64 {
 	return uint64(moment.Time().UnixMicro() + 2*min(moment.Sequence(), last) + 1)
 }
 
-// happened is the stamp of an event: the stamp of its past time, or the clock's if it happens now.
-func happened(tx *sql.Tx, stamp uint64) uint64 {
+// stampOf is the stamp of an event: the stamp of its past time, or the clock's if it happens now.
+func stampOf(tx *sql.Tx, stamp uint64) uint64 {
 	if tx.Dated() == 0 {
 		return stamp
 	}

@@ -29,7 +29,7 @@ func (d database) announcements(ctx context.Context, ids []services.PostID) (map
 // State is the announcements and dots that all users share, as they are at a moment. It is immutable.
 type State struct {
 	Version       uint64         // of the log
-	Ended         uint64         // how many announcements have ended; it never falls, even if this node's clock is set back
+	Ended         uint64         // how many announcements have ended, see sequence; a clock that is set back does not lower it
 	Announcements []Announcement // the running ones, the newest first, without their texts
 	Dots          []Dot          // in the order of their names
 
@@ -86,7 +86,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 			return nil, err
 		}
 	}
-	return m.shownAt(now), nil
+	return m.stateAt(now), nil
 }
 
 // tolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then delayed.
@@ -202,8 +202,8 @@ func (m *Memory) readAt() time.Time {
 	return m.facts.At
 }
 
-// shownAt makes the state of a moment. The facts must have been loaded.
-func (m *Memory) shownAt(now time.Time) *State {
+// stateAt makes the state of a moment. The facts must have been loaded.
+func (m *Memory) stateAt(now time.Time) *State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if current := m.current.Load(); current.holdsAt(now) {

@@ -74,8 +74,8 @@ func newCache(e *fakeSQL) *cache {
 	return &cache{newMemory(log, e, func(names []string) { e.dots = names }), log}
 }
 
-// shows returns the state of a moment, which must be known.
-func shows(t *testing.T, m *cache, now time.Time) *State {
+// mustStateAt returns the state of a moment, which must be known.
+func mustStateAt(t *testing.T, m *cache, now time.Time) *State {
 	t.Helper()
 	n, err := m.At(t.Context(), now)
 	if err != nil {
@@ -105,22 +105,22 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
 	m := newCache(e)
-	first := shows(t, m, noon)
+	first := mustStateAt(t, m, noon)
 	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
 		t.Fatalf("at first %v at %d", got, first.sequence())
 	}
-	if again := shows(t, m, noon.Add(time.Minute-1)); again != first || e.reads != 1 {
+	if again := mustStateAt(t, m, noon.Add(time.Minute-1)); again != first || e.reads != 1 {
 		t.Errorf("made again before anything changed; SQL was asked %d times", e.reads)
 	}
-	over := shows(t, m, noon.Add(time.Minute))
+	over := mustStateAt(t, m, noon.Add(time.Minute))
 	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.sequence() != first.sequence()+1 {
 		t.Errorf("after the first end %v at %d", got, over.sequence())
 	}
-	if late := shows(t, m, noon.Add(time.Minute-1)); late != over {
+	if late := mustStateAt(t, m, noon.Add(time.Minute-1)); late != over {
 		t.Errorf("a reader that was held up sees %v again: it flickers", ids(late))
 	}
 	midnight := noon.Add(12 * time.Hour)
-	if night := shows(t, m, midnight.Add(time.Hour)); night.sequence() != first.sequence()+3 || len(night.Announcements) != 1 {
+	if night := mustStateAt(t, m, midnight.Add(time.Hour)); night.sequence() != first.sequence()+3 || len(night.Announcements) != 1 {
 		t.Errorf("after all ends %v at %d", ids(night), night.sequence())
 	}
 	if e.reads != 1 {
@@ -134,16 +134,16 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
 	m := newCache(e)
-	shows(t, m, noon)
+	mustStateAt(t, m, noon)
 	end := noon.Add(time.Minute)
-	over := shows(t, m, end)
+	over := mustStateAt(t, m, end)
 	change := func(facts Facts) *State {
 		t.Helper()
 		e.shared = facts
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return shows(t, m, facts.At)
+		return mustStateAt(t, m, facts.At)
 	}
 	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
 	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
@@ -161,19 +161,19 @@ func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
 	m := newCache(e)
-	now := shows(t, m, noon).sequence()
+	now := mustStateAt(t, m, noon).sequence()
 	back := noon.Add(-time.Hour)
 	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
 	e.shared.Announcements[0].EndsAt = noon.Add(-time.Minute)
-	before := shows(t, m, back)
+	before := mustStateAt(t, m, back)
 	if len(before.Announcements) != 1 || before.sequence() <= now {
 		t.Errorf("what has not ended yet: %v at %d, after %d", ids(before), before.sequence(), now)
 	}
-	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.sequence() <= before.sequence() {
+	if n := mustStateAt(t, m, noon); len(n.Announcements) != 0 || n.sequence() <= before.sequence() {
 		t.Errorf("when the time comes again: %v at %d, after %d", ids(n), n.sequence(), before.sequence())
 	}
 	e.down = errors.New("away")
-	if n := shows(t, m, back.Add(-time.Hour)); n == nil {
+	if n := mustStateAt(t, m, back.Add(-time.Hour)); n == nil {
 		t.Error("memory was lost with SQL")
 	}
 }
@@ -204,13 +204,13 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	e.down = nil
 	turn(2)
-	if n := shows(t, m, noon); len(n.Dots) != 1 {
+	if n := mustStateAt(t, m, noon); len(n.Dots) != 1 {
 		t.Errorf("the raise is not there: %+v", n)
 	}
 	// A slow read does not bring an older state back.
 	newest := e.shared
 	e.shared = Facts{At: noon, Stamp: 6}
-	if err := m.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || notified != 2 {
+	if err := m.Refresh(t.Context()); err != nil || len(mustStateAt(t, m, noon).Dots) != 1 || notified != 2 {
 		t.Errorf("an older state replaced a newer one; notified %d times, %v", notified, err)
 	}
 	e.shared = newest
@@ -240,7 +240,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 		}
 		return found[1].Title
 	}
-	shows(t, m, noon)
+	mustStateAt(t, m, noon)
 	for range 2 {
 		if got := title(); got != "old" {
 			t.Errorf("the title is %q", got)
@@ -341,7 +341,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	e := &fakeSQL{}
 	m := newCache(e)
-	shows(t, m, noon)
+	mustStateAt(t, m, noon)
 	users := []services.UserID{1, 2}
 	before := m.Log.Learned(users)
 	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}

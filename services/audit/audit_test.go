@@ -44,7 +44,8 @@ func lapOf(w node, a *audit.Audit) {
 	w.Must(err)
 }
 
-// litUser returns a user with items of every source, and one followed author, who was huge for a time.
+// litUser returns a user with posts, notifications, a site message, a dot, views, conversations and a display policy, and an author
+// whom the user follows and who was huge for a time.
 func litUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
@@ -108,8 +109,7 @@ func content(shown rdb.Snapshot) rdb.Snapshot {
 // later returns the value of a versioned field with a later version.
 func later(value string) string { return "9" + value }
 
-// corruptions returns wrong and well-formed values of all fields of a document, by the name under which the audit reports
-// them.
+// corruptions returns wrong and well-formed values of the fields of a document, by the names that the fields have in Redis.
 func corruptions(fields map[string]string) map[string][]string {
 	wrong := map[string][]string{
 		"T": {"0000000000000", fields["HL"][strings.IndexByte(fields["HL"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},

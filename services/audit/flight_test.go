@@ -199,7 +199,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// Two nodes share the laps, and if one node dies in its turn, the other takes over.
+// Two nodes share the laps, and if one of them can take no more turns, the other visits all users.
 func TestAuditsShareTheirLaps(t *testing.T) {
 	w := populous(t)
 	users := w.Users(250)

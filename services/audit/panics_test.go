@@ -57,8 +57,8 @@ func turns(w node, a *audit.Audit) {
 	}
 }
 
-// A user whose comparison panics is not compared: the log has the panic, the turn goes on with the others, is passed on, and recounts
-// posts. A later lap compares the user again.
+// A user whose comparison panics is not compared: the log has the panic, the turn goes on with the others and is passed
+// on. A later lap compares the user again.
 func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 	w, f, a, log := faulty(t)
 	users := w.Users(3)

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Jobs that are planned for later explain no difference, even if one of them is due in each minute: a wrong projection is
+// Jobs that are planned for later explain no difference, even if one of them comes due every 30 seconds: a wrong projection is
 // repaired within a few minutes.
 func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 	const kind, every = "planned of the test", 30 * time.Second

@@ -24,13 +24,13 @@ type sentItem struct {
 	post          services.PostID // the ID, for posts and site messages
 }
 
-// agingModel is a reader with every source, and the items that the reader was sent, in plain lists.
+// agingModel is a reader with the sources whose items a setting can let expire, and the items that the reader was sent, in plain lists.
+// siteMessages are site messages, and news are announcements.
 type agingModel struct {
 	node
-	ages                              services.SourceExpiry // the setting
 	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
-	feed, letters, news, shows        []sentItem
+	feed, siteMessages, news, shows   []sentItem
 	talk                              [2][]sentItem // the messages of each room
 	muted                             bool          // whether the reader has muted the first room
 	last                              *services.Badges
@@ -49,9 +49,9 @@ func longLived(w *fanouttest.World) node {
 	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }
 
-// newAgingModel makes a reader with every source and no items.
-func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
-	m := &agingModel{node: n, ages: ages}
+// newAgingModel makes the model of a new reader, who has no items.
+func newAgingModel(n node) *agingModel {
+	m := &agingModel{node: n}
 	m.reader, m.huge, m.small = m.follower()
 	others := m.Users(2)
 	m.host, m.friend = others[0], others[1]
@@ -91,7 +91,7 @@ func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
 			talk++
 		}
 	}
-	return number(services.SourceHomeFeed, m.feed), number(services.SourceSiteMessages, m.letters), number(services.SourceAnnouncements, m.news), talk, mentions, number(services.SourceLiveBoard, m.shows)
+	return number(services.SourceHomeFeed, m.feed), number(services.SourceSiteMessages, m.siteMessages), number(services.SourceAnnouncements, m.news), talk, mentions, number(services.SourceLiveBoard, m.shows)
 }
 
 // say sends a message to a room, with or without a mention of the reader.
@@ -140,7 +140,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() { post(m.huge) },
 		func() {
 			id := m.send(m.reader)
-			m.letters = append(m.letters, sentItem{at: id.Time(), post: services.PostID(id)})
+			m.siteMessages = append(m.siteMessages, sentItem{at: id.Time(), post: services.PostID(id)})
 		},
 		func() {
 			id := m.announce(0)
@@ -176,16 +176,16 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 			}
 		},
 		func() {
-			if len(m.letters) == 0 {
+			if len(m.siteMessages) == 0 {
 				return
 			}
-			one := &m.letters[random.IntN(len(m.letters))]
+			one := &m.siteMessages[random.IntN(len(m.siteMessages))]
 			one.seen = !one.seen
 			ids := []messages.ID{messages.ID(one.post)}
 			if one.seen {
-				m.must(m.node.letters.MarkRead(m.reader, messages.Mark{IDs: ids}))
+				m.must(m.node.messages.MarkRead(m.reader, messages.Mark{IDs: ids}))
 			} else {
-				m.must(m.node.letters.MarkUnread(m.reader, ids))
+				m.must(m.node.messages.MarkUnread(m.reader, ids))
 			}
 		},
 		func() {
@@ -258,7 +258,7 @@ func (m *agingModel) check(what string) {
 	m.wakes(what, badges, want)
 }
 
-// wakes checks that a subscriber is notified when time alone next changes a count.
+// wakes checks that NextAt, when subscribers are notified, is not after the next change of a count by time alone.
 func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
 	m.TB.Helper()
 	now := m.Clock.Now()
@@ -286,7 +286,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 		n := longLived(w)
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			m := newAgingModel(n.restarted(), ages)
+			m := newAgingModel(n.restarted())
 			for i := range 60 {
 				steps := m.steps(random)
 				step := random.IntN(len(steps))
@@ -311,7 +311,7 @@ func TestItemsLeaveEveryCountByAge(t *testing.T) {
 // Without a setting no item leaves a count, however old it is.
 func TestNothingExpiresByDefault(t *testing.T) {
 	fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(nil)}, func(t *testing.T, w *fanouttest.World) {
-		m := newAgingModel(longLived(w), nil)
+		m := newAgingModel(longLived(w))
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 30 {
 			steps := m.steps(random)
@@ -325,7 +325,7 @@ func TestNothingExpiresByDefault(t *testing.T) {
 // too old.
 func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
 	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
 		step()
 		m.Post(m.small)
@@ -345,7 +345,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 // Once a message has left the count, the next one to leave is found among all conversations.
 func TestMessagesLeaveTheCountOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
 	for i, room := range []int{0, 0, 1} {
 		m.say(room, m.friend, i == 1)
 		m.check("said")

@@ -79,7 +79,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 			ids = append(ids, n.send(user))
 		}
 		n.Quiet(n.World.Fanout)
-		n.must(n.letters.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
+		n.must(n.messages.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
 		n.Must(n.World.Projector.Rebuild(t.Context(), user))
 		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
 		if len(items) != 2 || items[0].ID != ids[2].GlobalID() {

@@ -33,7 +33,7 @@ func pick[T any](list []T, places []int) []T {
 	return picked
 }
 
-// ReadFacts counts a user's badges in SQL, a few counts at a time. It is used when Redis does not answer, or does not have
+// ReadFacts counts a user's badges in SQL, where a few counts run at a time. It is used when Redis does not answer, or does not have
 // the reader's own last command yet.
 func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	badges, errs := s.readFacts(ctx, []services.UserID{user})

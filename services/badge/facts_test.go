@@ -54,7 +54,7 @@ type crowd struct {
 func newCrowd(n node, ages services.SourceExpiry, seed uint64) *crowd {
 	c := &crowd{node: n, random: rand.New(rand.NewPCG(seed, 3))}
 	for range 4 {
-		m := newAgingModel(n, ages)
+		m := newAgingModel(n)
 		c.models = append(c.models, m)
 		c.users = append(c.users, m.reader, m.small, m.huge, m.host, m.friend)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // An answer from SQL has a higher version than the document that was read before it, and a lower one than the same document read
-// after it. So a client that drops lower versions accepts the answer and then the document. This holds whether this node has shown
-// the document before or has just started, and whatever its clock shows.
+// after it. So a client that drops lower versions accepts the answer and then the document. This holds for a node that has shown
+// the document before, whatever its clock shows, and for one that has just started, if its clock is ahead of that of Redis.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(2)

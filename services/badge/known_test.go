@@ -36,10 +36,10 @@ func (n node) fails(name string, with func(ctx context.Context) error) (mend fun
 	return func() { n.sources[place] = source }
 }
 
-// broken is a source that fails at once.
+// broken makes a source fail at once: see fails.
 func broken(context.Context) error { return errors.New("broken") }
 
-// hanging is a source that does not answer before its time is up.
+// hanging makes a source hang until its time is up: see fails.
 func hanging(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()

@@ -10,8 +10,8 @@ import (
 	"tidings/services/push"
 )
 
-// A show starts while Redis does not answer and all slots for SQL are taken: the push renders the earlier state, with the
-// version of that state. Once Redis answers again the start is pushed, although nothing in the document has changed.
+// A show starts while Redis does not answer and all slots for SQL are taken: the push renders the earlier state, as
+// STALE. Once Redis answers again the start is pushed, although nothing in the document has changed.
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	n := served(t)
 	n.patience = 500 * time.Millisecond // the time for which the hub waits for a slot in vain

@@ -108,8 +108,8 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	})
 }
 
-// The count is the same after a flush of Redis and on another node. A node whose cache of shows is not loaded yet marks the
-// count as inexact, except for a user who follows no host.
+// The count is the same after a flush of Redis and on another node. While a node's cache of shows is not loaded,
+// the count is UNKNOWN, except for a user who follows no host.
 func TestTheBoardsCountAfterALoss(t *testing.T) {
 	n := served(t)
 	reader, hosts, shows := n.hosting()

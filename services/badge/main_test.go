@@ -36,7 +36,7 @@ const activeFor = 30 * day
 type node struct {
 	*fanouttest.World
 	*Service
-	letters   *messages.Service // site messages
+	messages  *messages.Service // site messages
 	announced *announcements.Service
 	chat      *chat.Service
 	live      *live.Service
@@ -51,7 +51,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 	n := node{
 		World:    w,
 		notified: notificationstest.New(w),
-		letters:  messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
+		messages: messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
 		announced: announcements.New(announcements.Config{
 			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
@@ -72,7 +72,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Memory.Pulled,
-		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.letters.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source(), n.views.Source()},
+		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.messages.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source(), n.views.Source()},
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 	})
 }
 
-// A rebuild restores the policy in a lost document, and a late job of an earlier change does not bring the earlier policy back.
+// A rebuild restores the policy in a lost document, and the job of the policy's change, which runs later, leaves it as it is.
 func TestAPolicySurvivesALostDocument(t *testing.T) {
 	n := served(t)
 	_, reader := n.likedAuthor(3)

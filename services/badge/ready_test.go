@@ -39,8 +39,8 @@ func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// unready checks that a user's badges are not ready, and that Read makes them ready.
-func (n node) unready(what string, user services.UserID) {
+// wantUnready checks that a user's badges are not ready, and that Read makes them ready.
+func (n node) wantUnready(what string, user services.UserID) {
 	n.TB.Helper()
 	for range 2 { // ReadReady does not make them ready either
 		if badges := n.ready(user); badges != nil {
@@ -58,11 +58,11 @@ func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
 	_, reader := n.likedAuthor(1)
 	n.read(reader)
 	n.Must(n.Redis.Reset(t.Context(), reader))
-	n.unready("a document that is lost", reader)
+	n.wantUnready("a document that is lost", reader)
 	if _, err := n.ReadFacts(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	n.unready("a user who was answered from SQL", reader)
+	n.wantUnready("a user who was answered from SQL", reader)
 	fails := true
 	n.owe(reader, func(context.Context) error {
 		if fails {
@@ -90,35 +90,35 @@ func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	users := n.Users(4)
 	n.makeRoom(users[0], users[1], users[2], users[3])
 	n.settle()
-	n.unready("a room on the first node", users[1])
+	n.wantUnready("a room on the first node", users[1])
 	other := newNode(n.AnotherNode())
-	other.unready("a room that another node has not cached", users[1])
+	other.wantUnready("a room that another node has not cached", users[1])
 
 	author, reader := n.likedAuthor(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.World.Fanout)
-	n.unready("a count that goes on beyond the inbox", reader)
+	n.wantUnready("a count that goes on beyond the inbox", reader)
 	n.Post(author)
 	n.Quiet(n.World.Fanout)
-	n.unready("the same after another post", reader)
+	n.wantUnready("the same after another post", reader)
 }
 
 // A document with items that have become too old is not ready: Read takes them out.
 func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
-	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})))
 	m.Post(m.small)
 	m.settle()
 	m.read(m.reader)
 	m.Clock.Advance(day)
-	m.unready("the first look on a new day", m.reader)
+	m.wantUnready("the first look on a new day", m.reader)
 	if got := m.read(m.reader).HomeFeed.Value; got != 1 {
 		t.Errorf("after a day %d posts count", got)
 	}
 	m.Clock.Advance(2 * day)
-	m.unready("a post that is too old", m.reader)
+	m.wantUnready("a post that is too old", m.reader)
 	if got := m.read(m.reader).HomeFeed.Value; got != 0 {
 		t.Errorf("%d posts count", got)
 	}

@@ -33,7 +33,7 @@ func render(document rdb.Document, now time.Time) *services.Badges {
 	return v.render()
 }
 
-// An unseen notification counts on its own day and on seven whole days after it, exact to the second.
+// An unseen notification counts on its own day and on seven whole days after it, exact to the microsecond.
 func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	midnight := noon.Truncate(day)
 	document := liked(noon, 4, 1)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A user who was idle sees the right count at the first read, whether push or pull authors posted meanwhile, and fan-out
+// A user who was idle sees the right count at the first read, whether big or small authors posted meanwhile, and fan-out
 // pushes to them again from then on.
 func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {

@@ -114,8 +114,8 @@ func postItem(post services.PostID) services.Item {
 // posts from before a follow do not count.
 const newestSearched = 8
 
-// Newest reads the inbox and this node's cache. known is false without Redis, for a user without an inbox, for one whose newest entries
-// do not count, and for one with a pulled author that the cache lacks.
+// Newest reads the inbox and this node's cache. known is false without Redis, for a user who has no inbox or is away, for one whose
+// newest entries do not count, for one with a pulled author that the cache lacks, and if none of the posts found is new.
 func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {

@@ -64,7 +64,7 @@ func TestSourcesAreInTheOrderOfTheirKeys(t *testing.T) {
 	}
 }
 
-// toy is a source with its own count in a document. It replaces the live board.
+// toy is a source with a fixed count. It replaces the live board.
 type toy struct {
 	live.Source
 	count int

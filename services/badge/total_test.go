@@ -13,7 +13,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// unreadDocument is a document with unread items of every source.
+// unreadDocument is a document with unread posts, likes, site messages and conversations.
 func unreadDocument(feed, like, message, conversations int) rdb.Document {
 	document := liked(noon, 0, like)
 	document.FeedCount = feed

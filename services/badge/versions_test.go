@@ -114,7 +114,7 @@ type audience struct {
 	host                  services.UserID
 	room                  services.ConversationID
 	posts                 []services.PostID // of the author huge
-	own                   func(l *learner)  // applies the last change to its own node before all others
+	own                   func(l *learner)  // applies the last change to l, as if l had made it: before l reads the log
 	show                  services.PostID   // of the host
 	announcement          services.PostID   // the last one; 0: none yet
 }

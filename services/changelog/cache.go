@@ -16,7 +16,7 @@ type Cache[K comparable, V any] struct {
 	items *lru.LRU[K, item[V]]
 }
 
-// item is a value. If known is false, it is only the note that copies from before the time at are stale.
+// item is a value and the time of its last change. If known is false, it is only a note: copies from before that time are stale.
 type item[V any] struct {
 	value V
 	at    time.Time

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// only names the only key that a user is shown.
+// only returns the function that Follow takes, for a user who is shown one key.
 func only(key string) func(int) string { return func(int) string { return key } }
 
 // A change that comes too soon after a notification waits for a timer: one that is set already, or a new one. The timer notifies the

@@ -148,7 +148,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 				c.Members += len(opened)
 				ids = []string{jobs.Existing}
 			}
-			return append([]string{id.GlobalID()}, ids...), s.changed(ctx, tx, c, members...)
+			return append([]string{id.GlobalID()}, ids...), s.queueChange(ctx, tx, c, members...)
 		},
 		AfterApply: func(ctx context.Context) error { return s.projectMember(ctx, id, creator) },
 	}, nil
@@ -190,9 +190,9 @@ func distinct(users []services.UserID) []services.UserID {
 	return slices.Compact(users)
 }
 
-// changed adds the jobs that project a conversation whose members or last message changed, and changes its way of counting
+// queueChange adds the jobs that project a conversation whose members or last message changed, and changes its way of counting
 // where its size and traffic require it.
-func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
+func (s *Service) queueChange(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
 	// Nodes read the head by themselves. Only changed rows are projected: of the author, of mentioned and of new members.
 	if c.Way == OnRead {
@@ -247,7 +247,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 		}
 		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
 		// The mentioned members are included: in a conversation that is counted on read, nothing else projects their rows.
-		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
+		return []string{message.ID.GlobalID()}, s.queueChange(ctx, tx, c, append(reached, author)...)
 	})
 	return s.wakingWatchers(cmd, &head), nil
 }

@@ -221,7 +221,7 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 	n.want("added", users[400], 1, 0)
 }
 
-// Above the limit of members a message is not projected: it writes only the rows of its author and of the mentioned users.
+// Above the limit of members a message is not projected to all: only the rows of its author and of the mentioned users are.
 func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
 	users := n.Users(5)

@@ -204,14 +204,14 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 		return err
 	})
 	if err == nil && m.Left {
-		err = hasLeft(ctx, tx, id)
+		err = leftError(ctx, tx, id)
 	}
 	return m, err
 }
 
-// hasLeft is the error for a user who has left a conversation. A DIRECT conversation cannot be left: a block closes it for both
+// leftError is the error for a user who has left a conversation. A DIRECT conversation cannot be left: a block closes it for both
 // users, and neither may learn of the block.
-func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
+func leftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
 	var direct bool
 	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {
 		return err

@@ -66,7 +66,7 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, befo
 	const probes = 16
 	for {
 		var ids []services.MessageID
-		var of []*search // of each of ids
+		var of []*search // of[i] is the search that asks for ids[i]
 		for i := range searches {
 			s := &searches[i]
 			step := max(1, (s.notYet-s.past)/(probes+1))

@@ -229,7 +229,7 @@ func TestMute(t *testing.T) {
 	})
 }
 
-// All operations run concurrently on shared rows: the stored counts equal a recount of the messages.
+// Messages, marks and recalls come concurrently on shared rows: the stored counts equal a recount of the messages.
 func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		users := []services.UserID{1, 2, 3}

@@ -134,7 +134,8 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// readInside marks the messages read that were sent to a locked row while a device was inside: until now, or until the last lease expired.
+// readInside marks a locked row read up to the newest message that was sent while a device was inside: until now, or until the last
+// lease expired. After a mark as unread it changes nothing.
 func readInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
 	if _, err := tx.One(ctx, openLeases, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
@@ -318,8 +319,8 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
-	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. A lease of
-	// the past may end though nobody was inside: see enter.
+	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. m.Inside
+	// is no condition: a lease of the past may end though nobody was inside, see enter.
 	if ended == 0 || m.Marked {
 		return next, nil
 	}
@@ -338,7 +339,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	return next, putState(ctx, tx, before, m)
 }
 
-// readLeases lists the conversations that a user's device is inside of.
+// readLeases lists the conversations in which a user's device has a lease, also one that has expired and whose job has not run yet.
 func readLeases(ctx context.Context, db *sql.DB, user services.UserID, device string) (ids []services.ConversationID, err error) {
 	return sql.Column[services.ConversationID](ctx, db, leasesOfDevice, user, device)
 }

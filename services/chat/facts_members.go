@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// membershipsPage selects a page of at most $3 memberships of a user after a conversation, without conversations that the user
-// left before $2.
+// membershipsPage is the end of a statement that selects a page of at most $3 memberships of a user after a conversation, without
+// conversations that the user left at $2 or before.
 func membershipsPage(user, past string) string {
 	return `
 		FROM conversation_members m CROSS JOIN conversations cv
@@ -31,7 +31,7 @@ var (
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
 	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
-	// included, because their documents must show that they left.
+	// included, because their documents must show that they left. Active here are all who are not dormant: see Projector.ActiveSince.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3

@@ -237,7 +237,7 @@ func TestMembersComeAndGo(t *testing.T) {
 }
 
 // A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these are
-// recognized as late. A pass over a conversation reads the states of its active members, page by page.
+// recognized as late. A pass over a conversation reads the states of its members who are not dormant, page by page.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.MakeUsers("a", "b", "c")
@@ -333,7 +333,7 @@ func TestCountingWayChangesOnce(t *testing.T) {
 			return changed
 		}
 		sqltest.Equal(b.T, set(ToRead), true)
-		sqltest.Equal(b.T, set(OnRead), false) // it was read before
+		sqltest.Equal(b.T, set(OnRead), false) // c is the state from before the first change
 		now := state()
 		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Own.ReadSide, now.Own.WayVersion, now.Own.Version},
 			[]any{ToRead, int64(1), true, int64(1), int64(1)})

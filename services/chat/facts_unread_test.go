@@ -99,8 +99,8 @@ func TestAMarkEnds(t *testing.T) {
 	})
 }
 
-// A renewal and an end of a visit are reported after the user marked messages unread during that visit: they mark nothing
-// read. A visit of another device marks the messages read.
+// A renewal and the end of a past visit are reported only after the user has marked messages unread: they mark nothing read. A past
+// visit of another device marks the messages read that were sent until its end.
 func TestAMarkAndVisitsOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

@@ -51,8 +51,8 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 		users = found[page]
 		return err
 	})(ctx, job)
-	// One member more than a page was requested. A larger conversation names nobody, since listing its members would take longer
-	// than the job.
+	// One member more than a page was requested. A larger conversation counts as everyone, since listing its members would take
+	// longer than the job.
 	return users, len(users) > membersPerPage, err
 }
 
@@ -72,7 +72,7 @@ func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// insideJob ends a lease when it expires. Each renewal adds a job; the jobs of earlier renewals find the lease alive and do
+// insideJob ends a lease when it expires. Each renewal adds a job; the jobs of earlier renewals find the lease alive and end
 // nothing.
 func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
@@ -176,9 +176,9 @@ func (s *Service) markDormant(ctx context.Context, id services.ConversationID) e
 	}
 }
 
-// projectAllAndSwitch projects every state, in either way of counting, and ends a change to counting on read. Once all members
-// have the flag, writing to them can stop: until then each message is still projected to each member, so it does not matter which
-// members have the flag.
+// projectAllAndSwitch projects every state, in either way of counting, and ends a change to counting on read. Once the
+// documents of all members have the flag (Membership.ReadSide), writing to them can stop: until then each message is still projected
+// to each member, so it does not matter which of them have the flag.
 func (s *Service) projectAllAndSwitch(ctx context.Context, id services.ConversationID) error {
 	// The lock makes the read see the newest transaction. The projection holds no lock, because it may take long.
 	var c Conversation

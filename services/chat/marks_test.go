@@ -211,11 +211,11 @@ func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 		t.Errorf("%d, %d, %v", gen, number, err)
 	}
 	for what, err := range map[string]error{
-		"another member":       second(parseToken(token, 9, 7)),
-		"another conversation": second(parseToken(token, 8, 6)),
-		"cut off":              second(parseToken(token[:len(token)-2], 8, 7)),
-		"longer":               second(parseToken(token+"AA", 8, 7)),
-		"nothing":              second(parseToken("", 8, 7)),
+		"another member":       errorOf(parseToken(token, 9, 7)),
+		"another conversation": errorOf(parseToken(token, 8, 6)),
+		"cut off":              errorOf(parseToken(token[:len(token)-2], 8, 7)),
+		"longer":               errorOf(parseToken(token+"AA", 8, 7)),
+		"nothing":              errorOf(parseToken("", 8, 7)),
 	} {
 		if services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
@@ -223,8 +223,8 @@ func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 	}
 }
 
-// second returns the error of a call of parseToken.
-func second(_, _ int64, err error) error { return err }
+// errorOf returns the error of a call of parseToken, its third result.
+func errorOf(_, _ int64, err error) error { return err }
 
 func FuzzReadToken(f *testing.F) {
 	f.Add(ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99}))

@@ -136,6 +136,6 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}
-		return []string{id.GlobalID()}, s.changed(ctx, tx, c, users...)
+		return []string{id.GlobalID()}, s.queueChange(ctx, tx, c, users...)
 	})
 }

@@ -147,8 +147,8 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 	return counted
 }
 
-// Moved makes this node see a message that it wrote itself at once, before the next read of SQL. For a conversation that is not
-// cached it changes nothing.
+// Moved makes this node see at once, before the next read of SQL, the end of a conversation after a message or a recall of its own.
+// For a conversation that is not cached it changes nothing.
 func (l *Sequences) Moved(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
@@ -158,8 +158,8 @@ func (l *Sequences) Moved(moved Head) {
 	l.readers.Notify()
 }
 
-// watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
-// and a function that ends the watch.
+// watch returns a channel that gets a token when the last message or the revision of a conversation has moved since the last token
+// was taken, and a function that ends the watch.
 func (l *Sequences) watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
 	w := l.watchMany()
 	w.follow([]services.ConversationID{id})

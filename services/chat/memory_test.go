@@ -210,7 +210,7 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 }
 
 // A watched user is notified of a message in a conversation that is in their badges, however long ago the badges were read. They
-// are not notified of other conversations, nor after they have left.
+// are not notified of other conversations, nor once this node does not watch them any more.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newCachingNode(t)
 	r.head(1, 4)

@@ -319,7 +319,7 @@ func (w *world) compare(t *rapid.T) {
 	}
 }
 
-// actions are the steps of which a random history consists. Those with two names are drawn more often.
+// actions are the steps of which a random history consists. Those with several names are drawn more often.
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,

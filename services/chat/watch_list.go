@@ -20,9 +20,9 @@ type ListChange struct {
 
 // WatchList opens a channel with the conversations of a user that were active last, at most size, including muted ones: first the present
 // list, then the list after each change, only the latest for a slow consumer. badges are the user's, from the hub; WatchList waits for the
-// first of them. The list is read again only when one of the user's conversations changed: when the badges report it, or when somebody
-// writes in a large conversation that the badges do not follow, because the user has muted it or has it open. The channel is closed when
-// ctx ends and when badges is closed.
+// first of them. The list is read again only when one of the user's conversations may have changed: when the badges have another version
+// of the list or none, or when somebody writes in a large conversation that the badges do not follow, because the user has muted it or
+// has it open. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) WatchList(ctx context.Context, user services.UserID, size int, badges <-chan *services.Badges) <-chan ListChange {
 	changes := make(chan ListChange)
 	go func() {

@@ -5,10 +5,10 @@
 // The path of a command: Run gives the words and the environment to ParseArgs. ParseArgs makes kong's parser from the tags of
 // grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
 // all one line there, and nothing else lists them. A reader decodes the values and keeps what it cannot read; complete then
-// checks every flag that the command takes. Either all is right, or one usageError has all the faults. The commands themselves
-// are short: each opens the database, calls a service, and prints.
+// checks every flag that the command takes. Either all is right, or one usageError has all the faults; but kong stops at the first
+// fault of its own, such as an unknown flag. The commands themselves are short: most open the database, call a service, and print.
 //
-// The other commands may run beside nodes on PostgreSQL. On SQLite those that open the database, except for doctor, need the lock
+// Commands other than serve may run beside nodes on PostgreSQL. On SQLite those that open the database, except for doctor, need the lock
 // of the file, and fail while a node has it.
 package command
 
@@ -30,7 +30,7 @@ import (
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
 	// Completion comes before the parser, because the words to complete are seldom a valid command line.
 	if len(args) > 0 && args[0] == completeWord {
-		_ = complete(args[1:], stdout) // a shell that does not read needs no answer
+		_ = printSuggestions(args[1:], stdout) // a shell that does not read needs no answer
 		return 0
 	}
 	command, err := ParseArgs(args, env, stdout)

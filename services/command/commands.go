@@ -20,7 +20,7 @@ import (
 // Only the options of the command that was named mean anything.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
-	Config node.Config   `embed:""` // an import and an export check only the settings that they use
+	Config node.Config   `embed:""` // each command checks only the settings that it takes
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
 	Erase  EraseOptions  `embed:""`
@@ -32,7 +32,7 @@ type Command struct {
 }
 
 // grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the tag
-// for says which commands take a flag, and complete refuses the flag with other commands. The names of the fields mean nothing. A
+// `for` of a flag names the commands that take it, and complete refuses the flag with others. The names of the fields mean nothing. A
 // new command is a field here, a file of its own with its words and options, and a case in Run.
 type grammar struct {
 	Command `embed:""`
@@ -51,9 +51,9 @@ type grammar struct {
 	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
 
-// kong makes an argument required unless its tag says optional.
-// The words of a command are its arguments without flags. Their types have the method Help, which is why several are empty
-// structs of their own. The tag words lists values for completion in shells.
+// importWords are the words after import. The words of a command are its arguments other than flags; kong requires each, unless its
+// tag says optional. The types of words have the method Help, which is why several are empty structs of their own. The tag `words`
+// lists values for completion in shells.
 type importWords struct {
 	What string `arg:"" words:"follows messages posts shows" help:"follows, messages, posts or shows"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
@@ -74,11 +74,11 @@ type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable are the kinds of data that can be imported. This list decides; the tag words of importWords.What repeats it for
+// importable are the kinds of data that can be imported. This list decides; the tag `words` of importWords.What repeats it for
 // completion in shells.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
-// newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags has
+// newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags needs
 // none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
 func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
@@ -279,7 +279,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	return faults
 }
 
-// ImportOptions are the options of "tidings import" besides the database. The tag for of an option says which kinds take it.
+// ImportOptions are the options of "tidings import" besides the database. The tag `for` of an option names the kinds that take it.
 type ImportOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`

@@ -80,7 +80,7 @@ func TestRunImport(t *testing.T) {
 	}
 }
 
-// Posts are imported with the kinds that enter feeds, and the feeds of active users are refilled.
+// Posts are imported with the kinds that enter feeds, and a refill is queued for the feed of a user who is not dormant.
 func TestRunImportOfPosts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	db, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})

@@ -65,10 +65,10 @@ type suggestion struct{ word, help string }
 // ours begins with a colon.
 const filesToo = ":files"
 
-// complete prints the suggestions for the last of the words in the form of the shell, one a line. For a word that cannot be
+// printSuggestions prints the suggestions for the last of the words in the form of the shell, one a line. For a word that cannot be
 // completed it prints nothing, which is no error. It runs at each press of a key, so it opens nothing. bash cannot show help
 // texts, so it gets the word alone.
-func complete(args []string, out io.Writer) error {
+func printSuggestions(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return nil
 	}
@@ -196,7 +196,7 @@ func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bo
 }
 
 // valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is a
-// file or a folder. checkSetting checks the values of the tag oneof; the values of the tag words have a check of their own.
+// file or a folder. checkSetting checks the values of the tag `oneof`; those of the tag `words` have checks of their own.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})

@@ -19,8 +19,8 @@ import (
 )
 
 // runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure. It needs neither
-// Redis nor a node, because SQL has everything. Each kind of lines is one read, so an export of hours holds up no node on
-// PostgreSQL.
+// Redis nor a node, because SQL has everything. It only reads, one kind of lines after the other, so on PostgreSQL an export of hours
+// holds up no node.
 func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
 	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
 		// Opening a missing database would create an empty one.

@@ -98,8 +98,8 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// chapter writes the definitions of a file of the schema: operations first, then types by name. A type that another file declares
-// is there too, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
+// chapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is there
+// too, before those of this file, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
 // types of the answers.
 func (r *reference) chapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)

@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The whole schema is printed, with the same text each time.
+// The schema is printed with its descriptions, can be loaded again, and has the same text each time.
 func TestSchemaIsPrinted(t *testing.T) {
 	var first string
 	for range 3 {

@@ -18,7 +18,7 @@ import (
 )
 
 // Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
-// listed as secret is shown, so a new key needs the tag secret. An operator reads this list first when a node behaves unlike
+// listed as secret is shown, so a new key needs the tag `secret`. An operator reads this list first when a node behaves unlike
 // another.
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
@@ -35,7 +35,7 @@ func settingsOf(c node.Config) []*kong.Flag {
 }
 
 // variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
-// people. The tag variable is for names that others have defined, such as DATABASE_URL.
+// people. The tag `variable` is for names that others have defined, such as DATABASE_URL.
 func variable(flag *kong.Flag) string {
 	if flag.Name == "help" || !takes("serve", flag) {
 		return ""
@@ -128,8 +128,8 @@ var (
 )
 
 // shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
-// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag secret has the value
-// all for a key, and another value for an address with a password in it.
+// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag `secret` has the value
+// `all` for a key, and another value for an address with a password in it.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {

@@ -21,8 +21,8 @@ type TokenOptions struct {
 	PrivateKey string        `for:"token" placeholder:"FILE" help:"the PEM private key, RSA or Ed25519, that signs the token; without it --jwt-secret does"`
 }
 
-// runToken does "tidings token": a signed token, alone on one line. now is the time of its claim iat. Its only failure is the
-// file of the key: everything else was checked with the command line.
+// runToken does "tidings token": a signed token, alone on one line. now is the time of its claim iat. Apart from the output, only the
+// file of the key can fail: everything else was checked with the command line.
 func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Writer) error {
 	// The key file goes before the secret if both are there: it was named for this token.
 	token, err := transport.NewToken{
@@ -37,7 +37,7 @@ func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Write
 }
 
 // checkToken lists the faults of the options of a token. A token without a user must have the scope ingest, as the server
-// demands. The scopes are checked here and not by a tag, because a list has no oneof. The server would refuse the same tokens.
+// demands. The scopes are checked here and not by a tag, because the tag `oneof` is not for lists. The server would refuse the same tokens.
 func checkToken(cfg node.Config, options TokenOptions) (faults []error) {
 	for _, scope := range options.Scopes {
 		if !slices.Contains([]services.Scope{services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin}, services.Scope(scope)) {

@@ -21,8 +21,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. The tag for of an option says which
-// acts take it.
+// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. The tag `for` of an option names the
+// acts that take it.
 type WebhookOptions struct {
 	Name      string        `kong:"-"` // of the endpoint; "" for all
 	URL       string        `kong:"-"`

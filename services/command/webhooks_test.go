@@ -30,14 +30,14 @@ func hooked(t *testing.T, line string, environment ...string) (exit int, printed
 	return exit, out.String()
 }
 
-// inbox is a receiver that keeps the last request.
-type inbox struct {
+// receiver is a server that keeps the last request.
+type receiver struct {
 	mu     sync.Mutex
 	text   []byte // the body
 	header http.Header
 }
 
-func (i *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (i *receiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.text, _ = io.ReadAll(r.Body)
@@ -46,7 +46,7 @@ func (i *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 // verified reports whether the last request is signed by the secret that a command printed, in its first line. It implements the
 // specification without the library.
-func (i *inbox) verified(t *testing.T, printed string) bool {
+func (i *receiver) verified(t *testing.T, printed string) bool {
 	t.Helper()
 	secret, _, _ := strings.Cut(printed, "\n")
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -82,7 +82,7 @@ func makeDatabase(t *testing.T) {
 // An endpoint is added, tested, rotated, shown, and removed by the command line; each secret verifies.
 func TestWebhooksCommand(t *testing.T) {
 	makeDatabase(t)
-	got := &inbox{}
+	got := &receiver{}
 	server := httptest.NewServer(got)
 	defer server.Close()
 	here := []string{"TIDINGS_CHANGES=true", "TIDINGS_WEBHOOKS_ALLOW=127.0.0.1"}

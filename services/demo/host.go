@@ -154,8 +154,8 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-// resumeQuery is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the
-// script can act on. The lists are long enough for all of these.
+// resumeQuery is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all shows and conversations
+// that the script can act on. The lists are long enough for these, and for as many posts as the script acts on.
 const resumeQuery = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }

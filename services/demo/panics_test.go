@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// brokenClock panics when it is read.
+// brokenClock panics at each reading but the first.
 type brokenClock struct{ reads int }
 
 func (c *brokenClock) Now() time.Time {

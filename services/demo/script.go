@@ -24,7 +24,7 @@ const (
 	mostLive     = 3   // live shows at once
 	recent       = 40  // the newest posts, which are liked and answered
 
-	knownToViewer = 100 // while follows are made, one in this many is a follow of the viewer
+	oneInFollowsViewer = 100 // one in this many of the follows goes to the viewer
 )
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists hold everything
@@ -344,7 +344,7 @@ func makePeople(random *rand.Rand) []person {
 		for len(people[i].follows) < wanted {
 			chance := random.Float64()
 			followee := 1 + int(chance*chance*chance*chance*float64(len(people)-1))
-			if random.IntN(knownToViewer) == 0 {
+			if random.IntN(oneInFollowsViewer) == 0 {
 				followee = 0
 			}
 			if followee != i && !slices.Contains(people[i].follows, followee) {

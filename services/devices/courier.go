@@ -236,8 +236,8 @@ func (c *courier) message(ctx context.Context, r row, change stream.Change) (a o
 }
 
 // outcome is the change of a device's row after a message, or after the decision to send none. It is about the version that the row
-// wanted when it was read, or about a newer one. With a zero dueAt the device has what it wants; record makes it due again if it
-// wants a newer version by then.
+// wanted when it was read, or about a newer one. With a zero dueAt the device has what it wants, or was given up; record makes it
+// due again if it wants a newer version by then.
 type outcome struct {
 	row
 	dueAt       time.Time // when the device is tried again; zero: it is not

@@ -328,7 +328,7 @@ func TestOneNodeSends(t *testing.T) {
 	})
 }
 
-// The longest keys fit, and all usual messages have one length.
+// A usual message has the usual length, and a message to the user with the longest key the greatest.
 func TestMessagesHaveOneSize(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

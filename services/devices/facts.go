@@ -138,7 +138,7 @@ func (s *Service) byID(ctx context.Context, user services.UserID, id string) (De
 	return Device{}, false, err
 }
 
-// devicesOf also returns the hashes.
+// devicesOf is Of, and returns the hashes of the devices too.
 func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.UserID) (list []Device, hashes []string, err error) {
 	err = r.Each(ctx, devicesOf, []any{user}, func(scan func(...any) error) error {
 		var d Device

@@ -113,7 +113,8 @@ func (l *lanes) answered(service string, accepted bool) {
 }
 
 // failed ends a request that failed. If one device fails again and again, only its first failure counts for the push service,
-// unless the service is down. Requests that began before the service was known to be down do not prolong the pause.
+// unless the service is down. Requests that began before the service was known to be down do not prolong the pause, unless the service
+// asks for a longer wait.
 func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
 	// A request that began before the pause: only the wait that the service asks for counts.

@@ -37,7 +37,7 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 	})
 }
 
-// Whatever a push service answers, the device is tried again, and then has the newest number.
+// However a push service fails, the device is tried again, and then has the newest number.
 func TestRudePushServices(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, r *http.Request)

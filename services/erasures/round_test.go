@@ -155,8 +155,8 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 }
 
 // A node that restarts in the middle of a round forgets the round: its leader ends the step alone, and the other erasures have a
-// new round.
-func TestARoundOutlivesItsNode(t *testing.T) {
+// new round. A round that stands still because its job has died is taken over after a while.
+func TestErasuresOutliveALostRound(t *testing.T) {
 	c := newCrowd(t, 5)
 	restarts := 0
 	c.end(func() {

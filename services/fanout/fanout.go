@@ -17,7 +17,8 @@
 //  6. An inbox from which something was removed meanwhile refuses. addAgain reads post and follow again for this reader.
 //  7. The last chunk ends the fan-out on all nodes.
 //
-// A deletion takes the same path without steps 4 and 7. A follow, an unfollow and the end of a mute are one job: Reconcile.
+// A deletion takes the same path without steps 4, 6 and 7, and its post is not in flight. A follow, an unfollow and the end of a mute
+// are the work of one function: Reconcile.
 package fanout
 
 import (

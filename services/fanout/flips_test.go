@@ -24,12 +24,12 @@ type flips struct {
 	readers []services.UserID
 	posts   []services.PostID
 	follows map[[2]services.UserID]bool // the pairs of reader and author that are a follow now
-	unsure  map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that has not run
+	unsure  map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that may not have run
 }
 
 // TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
-// any step. At every moment the documents of all followers name every huge author, except of followers whose job of the follow has not
-// run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts together.
+// any step. At every moment the documents of all followers name every huge author, except those of followers whose follow has a
+// job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1

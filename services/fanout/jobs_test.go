@@ -17,7 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps together cause every kind of fan-out's jobs.
+// steps together cause most kinds of fan-out's jobs: not those of online followers, of all authors, and of the ends of mutes.
 func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {
@@ -78,7 +78,7 @@ func steps() []fanouttest.Step {
 	}
 }
 
-// Every kind of job makes the documents and inboxes equal to the facts, and repeating all jobs changes nothing.
+// The jobs of each step make the documents and inboxes equal to the facts, and projecting the readers again changes nothing.
 func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {

@@ -48,7 +48,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 }
 
 // runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
-// failing does not delay these: they also serve the users that it missed.
+// failing holds these up only until its last try: they also serve the users that it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {

@@ -130,7 +130,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	})
 }
 
-// A chunk of online followers that keeps failing delays the post neither for the others, nor for the followers that it missed.
+// After a chunk of online followers has failed at its last try, the others get the post, and so do the followers that it missed.
 func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Fanout: smallChunks})
 	users := w.Users(9)

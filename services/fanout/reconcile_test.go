@@ -205,8 +205,8 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 	}
 }
 
-// fillInboxes makes readers with a full inbox, and with older posts that the inbox does not list. The last of the author's posts are the
-// newest in it.
+// fillInboxes fills the inboxes of readers with the posts of quiet, who has more than an inbox holds, and with new posts of author,
+// which it returns. These are the newest.
 func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
 	w.TB.Helper()
 	newest = w.Posts(author, 40)

@@ -36,7 +36,7 @@ func (s *traced) take() []string {
 }
 
 // A post's transaction runs the same statements for any number of followers: none of them reads followers. A pulled post adds two
-// statements for the log.
+// statements for the log, and one for the version of its author.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	asked := &traced{}
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: asked.note})

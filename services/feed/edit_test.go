@@ -79,8 +79,8 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 	})
 }
 
-// Two edits of one moment have different versions: a copy of the first never blocks the second.
-func TestEditsOfOneMomentAreInOrder(t *testing.T) {
+// Each edit has a later version than the one before, even if the clock was set back: a copy of an earlier edit never blocks a later one.
+func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()
 	post := n.publish(author, "one")

@@ -19,7 +19,7 @@ type Item struct {
 type Page struct {
 	Items   []Item
 	HasNext bool // more posts follow below the page
-	// HasPrevious reports that newer posts exist above a page that was requested with before or last.
+	// HasPrevious reports that newer posts exist above the page. Only Above finds that out.
 	HasPrevious bool
 	Next        services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
 	End         services.FeedEnd // why the feed ends, when HasNext is false

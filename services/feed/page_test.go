@@ -52,7 +52,7 @@ func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	}
 }
 
-// A page reads at most 300 entries to find posts that still exist. It may be empty although more pages follow.
+// A page reads on past deleted posts, to the end of the 300 entries of a feed. It may be empty.
 func TestAPageReadsAtMost300Entries(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()

@@ -32,7 +32,7 @@ func (n node) crowd() (reader, huge, small services.UserID) {
 	return users[0], users[1], users[2]
 }
 
-// agrees checks that a walk with pages of any size equals SQL's feed, and ends with the right reason.
+// agrees checks that walks with large and small pages equal SQL's feed, and end with the right reason.
 func (n node) agrees(reader services.UserID) {
 	n.TB.Helper()
 	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.Retention+1)
@@ -102,7 +102,7 @@ func TestAFeedOf300OfAllSources(t *testing.T) {
 	}
 }
 
-// A post that this node has published is on the page and in the count before the answer, and a deleted one is in neither.
+// A pulled post that this node has published is on the page before any job has run, and a deleted one is not.
 func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()

@@ -26,7 +26,7 @@ type badLines struct {
 
 	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
 	longest int      // bytes of a line that are kept; 0 is maxLineBytes
-	printed int      // lines that were put on the screen
+	added   int      // bad lines of this run, of which the first are put on the screen
 	handle  *os.File // the open file; nil before the first flush
 	// The entries that flush has yet to write, and their number. count includes them.
 	pending bytes.Buffer
@@ -105,10 +105,10 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
 	// A failure to print stops nothing: the bad lines are in the file.
-	switch b.printed++; {
-	case b.printed <= mostPrinted:
+	switch b.added++; {
+	case b.added <= mostPrinted:
 		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)
-	case b.printed == mostPrinted+1:
+	case b.added == mostPrinted+1:
 		_, _ = fmt.Fprintf(b.out, "further bad lines are in %s only\n", b.path)
 	}
 }

@@ -61,8 +61,8 @@ func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next(
 	return run.all(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
-// full ends a batch at the first of three limits: the recipients of a transaction, the memory for texts, and bad lines that
-// wait. A line may name many recipients, so they are counted and not the lines.
+// full reports whether the batch has reached one of three limits: the recipients of a transaction, the memory for texts, and bad lines
+// that wait. A line may name many recipients, so they are counted and not the lines.
 func (im *messageImport) full() bool {
 	return im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }

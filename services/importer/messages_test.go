@@ -26,8 +26,8 @@ func (im *importer) messages(opts Options) (Report, error) {
 	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
-// mustImport imports a file of messages, and fails the test on an error.
-func (im *importer) mustImport(opts Options) Report {
+// mustMessages imports a file of messages, and fails the test on an error.
+func (im *importer) mustMessages(opts Options) Report {
 	im.t.Helper()
 	report, err := im.messages(opts)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 		file := im.file("spring.jsonl", spring)
 		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
-		if diff := cmp.Diff(want, im.mustImport(Options{File: file, Batch: 1})); diff != "" {
+		if diff := cmp.Diff(want, im.mustMessages(Options{File: file, Batch: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
 		}
 		text := "offer/Spring/It is here. "
@@ -79,13 +79,13 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
 		want.New = 0
-		if diff := cmp.Diff(want, im.mustImport(Options{File: file})); diff != "" {
+		if diff := cmp.Diff(want, im.mustMessages(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(has, titlesOf(t, w, service, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
-		more := im.mustImport(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
+		more := im.mustMessages(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
 		if more.New != 0 || more.Rows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
@@ -117,7 +117,7 @@ func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}
-	got := im.mustImport(Options{File: file})
+	got := im.mustMessages(Options{File: file})
 	if diff := cmp.Diff(Report{What: "messages", ResumedAfter: 1, Lines: 4, Rows: 2, New: 1, Recipients: 3}, got); diff != "" {
 		t.Errorf("the report of the rest (-want +got):\n%s", diff)
 	}
@@ -158,7 +158,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 	}
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.file("m.jsonl", strings.Join(lines, "\n"))
-	report := im.mustImport(Options{File: file})
+	report := im.mustMessages(Options{File: file})
 	if diff := cmp.Diff(Report{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}

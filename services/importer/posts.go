@@ -59,7 +59,7 @@ func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.all(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
 }
 
-// full ends a batch at the first of three limits: the rows of a transaction, the memory for texts, and bad lines that wait.
+// full reports whether the batch has reached one of three limits: the rows of a transaction, the memory for texts, and bad lines that wait.
 func (im *postImport) full() bool {
 	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }

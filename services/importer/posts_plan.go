@@ -19,7 +19,7 @@ type plannedPost struct {
 // and holds no lock, so that a slow plan delays nobody; write finds out whether the plan still holds. If not, plan runs
 // again.
 func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
-	known, err := im.mentioned(ctx)
+	known, err := im.readKnown(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 
 // planOne makes the post of one row, except for its author, and takes the next ID of the millisecond in last. NOT_FOUND and
 // CONFLICT make the row a bad line.
-func planOne(row postRow, known mentioned, last map[services.PostID]services.PostID) (post plannedPost, err error) {
+func planOne(row postRow, known knownPosts, last map[services.PostID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
 	post.UpdatedAt = row.moment.Time()
 	if row.Parent != "" {
@@ -91,9 +91,9 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	return post, nil
 }
 
-// mentioned has the objects that a batch names by key or by ID and that exist. plan adds the posts that it makes.
+// knownPosts has the objects that a batch names by key or by ID and that exist. plan adds the posts that it makes.
 // A ref without a post is absent, and so is a post that nothing in the batch answers.
-type mentioned struct {
+type knownPosts struct {
 	ids   map[services.Ref]services.PostID
 	posts map[services.PostID]services.Post // the posts that the batch may answer
 }
@@ -101,8 +101,8 @@ type mentioned struct {
 // postRef is the ref of a post with a key.
 func postRef(key string) services.Ref { return services.Ref{Type: services.PostType, Text: key} }
 
-// mentioned reads the objects that the batch names, in one statement for the refs and one for the posts that rows answer.
-func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error) {
+// readKnown reads the objects that the batch names, in one statement for the refs and one for the posts that rows answer.
+func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err error) {
 	var names, parents []string
 	var ids []services.PostID
 	for _, row := range im.batch {

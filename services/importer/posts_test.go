@@ -40,7 +40,7 @@ func (im *importer) mustPosts(opts Options) Report {
 	return report
 }
 
-// postsOf lists a user's posts in SQL, the newest first: "body at time".
+// postsOf lists a user's posts in SQL, the newest first, each as "body time".
 func (im *importer) postsOf(key string) (lines []string) {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})

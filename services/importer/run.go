@@ -204,8 +204,8 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 	return r.bad.startAfter(done)
 }
 
-// refuse puts the last line aside. It returns an error after many bad lines without a good one: the wrong file should stop
-// soon, and not fill a second file with its copy.
+// refuse puts the last line aside. It returns an error after many bad lines without a good one: an import of the wrong file should
+// stop soon, and not fill a second file with a copy.
 func (r *fileRun) refuse(line []byte, reason error) error {
 	r.putAside(r.source.line, line, reason)
 	if !r.hasGood && r.bad.count >= hopeless {

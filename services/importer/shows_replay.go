@@ -30,8 +30,8 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// announced is the time from the scheduling of a show to its start, by the clock of the file: files do not say when a show was
-// announced.
+// announced is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the file: files do
+// not say when a show was announced.
 const announced = time.Hour
 
 // showStep is the kind of an event. If two events of a show have the same time, the lower step comes first: a show is scheduled
@@ -68,13 +68,13 @@ type showReplay struct {
 }
 
 // ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened.
-// Each show is scheduled an hour of the file's time before its start; then it starts, ends or is cancelled through the
-// service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is now.
-// On a slow machine, late events run at once.
+// Each show is scheduled an hour of the file's time before its plan or its start, whichever is earlier; then it starts, ends or is cancelled
+// through the service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is now. On a slow
+// machine, late events run at once.
 //
 // After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
 // position is a count of events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that
-// exists already is skipped. Nothing happens before the whole file was read.
+// exists already is not scheduled again, and its other events happen. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -159,8 +159,8 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		maps.Copy(hosts, stored)
 	}
-	// Set aside the rows that would move a show to another host. Rows of the same host stay: applyEvent skips the events that
-	// have happened.
+	// Set aside the rows that would move a show to another host. Rows of the same host stay: applyEvent does not schedule a show
+	// that exists.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
 		moves := host != re.opts.Prefix+row.Host

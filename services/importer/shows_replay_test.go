@@ -40,8 +40,8 @@ func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
 	return rehearsal{newImporter(t, w.Store), w}
 }
 
-// again replays a file until the end of the file, or until the replay has waited the given number of times.
-func (r rehearsal) again(file string, waits int) (Report, error) {
+// replay replays a file until the end of the file, or until the replay has waited the given number of times.
+func (r rehearsal) replay(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
@@ -61,7 +61,7 @@ func TestReplayedShows(t *testing.T) {
 		withShows(w)
 		r := newRehearsal(t, w)
 		file := r.file("evening.jsonl.gz", zip(t, evening))
-		report, err := r.again(file, 100)
+		report, err := r.replay(file, 100)
 		if err != nil || report.New != 4 || report.Rows != 4 || report.Bad != 1 {
 			t.Fatalf("%+v, %v\n%s", report, err, r.out.String())
 		}
@@ -103,7 +103,7 @@ func TestReplayedShows(t *testing.T) {
 		if got := board(w, reader, shows); !slices.Equal(got, []string{"e2", "e3", "e1"}) {
 			t.Errorf("the board is %v", got)
 		}
-		if again, err := r.again(file, 100); err != nil || again.New != 0 {
+		if again, err := r.replay(file, 100); err != nil || again.New != 0 {
 			t.Errorf("once more: %+v, %v", again, err)
 		}
 	})
@@ -115,13 +115,13 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 		r := newRehearsal(t, w)
 		file := r.file("evening.jsonl", evening)
-		first, err := r.again(file, waits)
+		first, err := r.replay(file, waits)
 		if err != nil || !strings.Contains(r.out.String(), "stopped at 2026-01-30T") {
 			t.Fatalf("after %d events: %+v, %v", waits, first, err)
 		}
 		w.Clock.Advance(time.Hour)
 		r.out.Reset()
-		second, err := r.again(file, 100)
+		second, err := r.replay(file, 100)
 		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "continuing after event "+humanize.Comma(int64(waits))) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
@@ -141,13 +141,13 @@ func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)
 	file := r.file("evening.jsonl", evening)
-	if _, err := r.again(file, 2); err != nil {
+	if _, err := r.replay(file, 2); err != nil {
 		t.Fatal(err)
 	}
 	_, shows := r.imported("e1")
-	r.statements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as it does in a snapshot from before
+	r.statements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as if the replay had read it before the deletion
 	r.out.Reset()
-	_, err := r.again(file, 100)
+	_, err := r.replay(file, 100)
 	if _, shows = r.imported("e2", "e3", "e4"); err != nil || shows["e2"].Status != live.ShowLive || shows["e4"].Status != live.ShowCancelled {
 		t.Errorf("%v: %+v", err, shows)
 	}
@@ -162,13 +162,13 @@ func TestAReplayBesideOtherChanges(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	r := newRehearsal(t, w)
 	file := r.file("evening.jsonl", evening)
-	if _, err := r.again(file, 2); err != nil {
+	if _, err := r.replay(file, 2); err != nil {
 		t.Fatal(err)
 	}
 	_, shows := r.imported("e1")
 	livetest.Apply(w, livetest.Service(w).Cancel(shows["e1"].Host, shows["e1"].ID))
 	r.out.Reset()
-	report, err := r.again(file, 100)
+	report, err := r.replay(file, 100)
 	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != live.ShowCancelled || shows["e2"].Status != live.ShowLive {
 		t.Errorf("%+v, %v: %+v", report, err, shows)
 	}
@@ -176,7 +176,7 @@ func TestAReplayBesideOtherChanges(t *testing.T) {
 		t.Errorf("printed was\n%s", r.out.String())
 	}
 	half := zip(t, evening)
-	if _, err := r.again(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
+	if _, err := r.replay(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
 		t.Errorf("of half a file: %v", err)
 	}
 }

@@ -135,7 +135,7 @@ func TestImportedShows(t *testing.T) {
 		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, board(w, reader, shows)); diff != "" {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
-		// There is one log entry for all shows; a session from before has none of the shows.
+		// There is one log entry for all shows; a session from before has none of the new shows.
 		if now := livetest.Service(w).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}

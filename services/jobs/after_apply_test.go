@@ -21,8 +21,8 @@ func noting(o *command, name string, notes *[]string) *jobs.Command {
 	return &o.Command
 }
 
-// A command that is repeated under its key runs AfterCommit, which brings the views up to date, but not AfterApply. On PostgreSQL
-// Apply may have run before it was known that the key has an answer.
+// A command that is repeated under its key runs AfterCommit, which brings the views up to date, but not AfterApply. That is
+// so on PostgreSQL too, where Apply may have run before it was known that the key has an answer.
 func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var notes []string

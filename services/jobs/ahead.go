@@ -8,8 +8,8 @@ import (
 // Short work goes ahead of long work. A mutation leaves a few jobs, and a user waits for their effect; an ingest of 500 events
 // leaves hundreds. In one queue, in the order of arrival, the push after a post would wait behind all jobs of a burst. So a job of
 // a small commit is due headStart earlier than a job of a large one, and is claimed before every such job that has waited for less
-// than headStart. Both kinds can be claimed at once, and none waits for ever: after headStart a job of bulk work goes first. A
-// separate worker claims the jobs that go ahead, because the worker of all short jobs runs up to claimLimit of them before it claims
+// than headStart. Jobs of both kinds can be claimed as soon as they are committed, and none waits for ever: after headStart a job of bulk work goes
+// first. A separate worker claims the jobs that go ahead, because the worker of all short jobs runs up to claimLimit of them before it claims
 // again.
 
 // The limits of work that goes ahead.

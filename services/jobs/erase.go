@@ -84,8 +84,8 @@ func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error
 	return err
 }
 
-// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads name. It
-// deletes dead jobs, and jobs that are planned for later than soon, and waits for other jobs.
+// named is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
+// user, it deletes dead jobs and jobs that are planned for later than soon, and waits for the others.
 func named(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.Bound(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {

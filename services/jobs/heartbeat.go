@@ -17,7 +17,8 @@ const (
 	// silentAfter is the silence after which a node's jobs no longer count as in progress: less than a second together with
 	// two beats.
 	silentAfter = 500 * time.Millisecond
-	// deadAfter is the silence after which others take over a node's jobs. If the node comes back, its tokens are void.
+	// deadAfter is the silence after which others take over a node's jobs. If the node comes back, its leases are
+	// lost: what it writes about those jobs changes nothing.
 	deadAfter = 2 * time.Second
 	// haltedFor is how long this node reports itself as halted after an engine did not answer a job: longer than a job's
 	// pause and its next try together, so that jobs that fail again are not forgotten in between.

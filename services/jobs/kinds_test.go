@@ -88,8 +88,8 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 	}
 }
 
-// A job that fails by itself is dead after five tries. Neither it nor a job of an unregistered kind delays others. A try
-// without an answer from an engine does not count.
+// A job that fails by itself is dead after five tries. A try without an answer from an engine does not count. Neither job delays the
+// others of its claim.
 func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
 	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))

@@ -23,7 +23,7 @@ import (
 	"tidings/services/sql"
 )
 
-// lookEvery bounds how long a row without a holder waits, beyond the end of its lease.
+// lookEvery bounds how long a row waits for a node once its lease has ended.
 const (
 	lookEvery = 2 * time.Second // for rows that no node holds
 	// PauseFor is how long work waits after an engine did not answer, and the longest that giving up a row may take.

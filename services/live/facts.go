@@ -238,8 +238,8 @@ func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten
 	return forget(ctx, db, forgetFormer, before)
 }
 
-// forget runs a statement that deletes rows from before a time. The cleaner calls it at each of its passes, so that each run
-// deletes few rows.
+// forget runs a statement that deletes rows from before a time. The janitor of package projector calls it at each of its turns, so that
+// each run deletes few rows.
 func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)

@@ -81,7 +81,7 @@ func idsOf(shows []Show) []services.PostID {
 	return ids
 }
 
-func TestAShowIsCachedUnchanged(t *testing.T) {
+func TestAShowIsStoredUnchanged(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		at := showTime(0).Add(123 * time.Millisecond)
 		show := Show{

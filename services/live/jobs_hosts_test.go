@@ -153,7 +153,8 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 	})
 }
 
-// The audit finds an extra or missing host, a wrong seen position and a wrong list, and reports nothing if all are right.
+// The audit finds an extra host, a host with a wrong time of the follow, a wrong seen position and a wrong list, and reports nothing
+// if all are right.
 func TestTheAuditFindsWrongBoards(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(4)

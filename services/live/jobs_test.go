@@ -185,7 +185,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 }
 
 // The history that a session may need stays for as long as the session can live, and is dropped an hour later.
-func TestTheCleanerKeepsWhatSessionsNeed(t *testing.T) {
+func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	users := w.Users(2)
 	w.Follow(users[0], users[1])

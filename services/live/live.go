@@ -2,7 +2,7 @@
 // the jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
 //
 // A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and
-// from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session, whatever
+// from the viewer's list of replays, usually in one or two round trips. Statuses and positions do not change within a session, whatever
 // the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position a show had,
 // span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and forgetFormers
 // drop positions that no session can need any more.
@@ -46,7 +46,7 @@ type Config struct {
 	Log    *changelog.Follower // the node cache follows it
 	Memory *Memory             // the node cache; nil: New makes it. Services of one node share it
 	Jobs   *jobs.Engine        // New registers its kinds of jobs
-	Fanout *fanout.Fanout      // New registers the boards' part of rebuilds, follows, audits and cleaning
+	Fanout *fanout.Fanout      // New registers the boards' part of rebuilds, follows and audits, and rows that expire
 	IDs    *services.IDClock
 	Clock  services.Clock
 
@@ -86,7 +86,7 @@ type Service struct {
 }
 
 // New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and the rows that
-// the cleaner deletes.
+// the projector's janitor deletes.
 func New(cfg Config) *Service {
 	if cfg.Sessions == "" {
 		cfg.Sessions = PerRequest
@@ -109,7 +109,7 @@ func New(cfg Config) *Service {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	// From here on rebuilds, follows, audits and the cleaner include boards. They call the registered functions, so that the
+	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)

@@ -42,7 +42,7 @@ func (d database) Shows(ctx context.Context, ids []services.PostID) (map[service
 // while a node starts.
 const (
 	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
-	showsBatch = 1000 // entries of the log, and hosts, in one SELECT
+	showsBatch = 1000 // hosts in one SELECT
 )
 
 // Memory is this node's cache of the shows on boards. It is safe for concurrent use.

@@ -209,14 +209,14 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 }
 
 // CountLive counts the running shows of hosts that went live after seen, a version of the log, and after the viewer followed the
-// host. Shows of quiet hosts do not count. The count is marked as behind until the first load; catchUp with any version loads.
+// host. Shows of quiet hosts do not count. The count is marked as behind until the first load, which catchUp makes for any version.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.countLiveSince(hosts, seen, 0)
 }
 
 // countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. It runs whenever the badges of a
 // watched user are rendered, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts
-// without an active show.
+// without a live show.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
@@ -226,7 +226,7 @@ func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	for _, followed := range hosts {
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
-		if known.active > 0 && !followed.Quiet { // without an active show none is live
+		if known.active > 0 && !followed.Quiet { // only live shows have positive scores
 			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
 		}

@@ -31,7 +31,7 @@ type cachedShow struct {
 	updated                            int64 // us
 	text                               string
 	host                               services.UserID
-	titleLetters, coverLetters         uint32 // lengths of the first two parts of text: title, cover URL, replay URL
+	titleLetters, coverLetters         uint32 // lengths in bytes of the first two parts of text: title, cover URL, replay URL
 	status                             uint8  // the index in ShowStatuses
 	pull                               bool
 	settled                            bool // its last move is older than any running session
@@ -93,7 +93,7 @@ func addSpan(list []span, one span) ([]span, int) {
 }
 
 // of returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
-// cachedHost.changed, which drops them.
+// cachedHost.summarize, which drops them.
 func (s *showState) of(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {

@@ -184,7 +184,7 @@ func (b *boards) mute(pair [2]services.UserID) {
 	b.muted[pair], b.unsure[pair] = !b.muted[pair], true
 }
 
-// work runs up to count due jobs by a worker that dies after looks checks of its context. If looks is negative, it lives.
+// work runs up to count due jobs by a worker that dies when its context has been checked looks times. If looks is negative, it lives.
 func (b *boards) work(count, looks int) {
 	if err := b.RunSome(count, looks); err != nil {
 		b.t.Fatal(err)

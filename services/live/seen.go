@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// MarkSeen is the command that marks the board as seen by a viewer: the board of the session text, or the present board for
-// nil. Shows that go live after that board still count.
+// MarkSeen is the command that marks the board as seen by a viewer: the board of the session whose text is given, or the present board
+// if text is nil. Shows that go live after that board still count.
 //
 // The mark only moves forward. If the command has a past time, the present board is the board at that time. The error is INVALID
 // for another user's session and for a session in the future.

@@ -149,8 +149,8 @@ type lease struct {
 	Until  time.Time // the end of that session, if nothing extends it
 }
 
-// lives reports whether a session may still be read: for idle after it was created or, by its lease, last used, but never
-// for more than longest. If Redis does not answer, the session is assumed to hold its slot.
+// lives reports whether a session may still be read. It may be read for the time idle after it was created or, by its lease, last used,
+// but never for more than the time longest. If Redis does not answer, the session is assumed to hold its slot.
 func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) bool {
 	made := s.Made.Time()
 	switch {

@@ -99,7 +99,7 @@ func FuzzBoardCursor(f *testing.F) {
 	})
 }
 
-func TestAWrongTypeSessionIsRefused(t *testing.T) {
+func TestSpoiledSessionsAreRefused(t *testing.T) {
 	bytes, err := base64.RawURLEncoding.DecodeString(aSession.String())
 	if err != nil {
 		t.Fatal(err)

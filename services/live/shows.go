@@ -11,7 +11,7 @@ import (
 )
 
 // Schedule is the command by which a host announces a show; its one ID is the show's. The error is INVALID for a text that does
-// not fit or a plan that is not in the future, and CONFLICT if too many shows of the host are upcoming.
+// not fit or a plan that is not in the future or too far ahead, and CONFLICT if too many shows of the host are upcoming.
 func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
@@ -48,9 +48,9 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 const ownShows = "shows"
 
 // Reschedule is the command by which a host edits their show. The error is INVALID for a text that does not fit, a plan that is
-// not in the future, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it is not
-// upcoming. This command and all commands below fail with NOT_FOUND if there is no such show or it is hidden, and with FORBIDDEN
-// for another host's show. A change that is already in effect is no error.
+// not in the future or too far ahead, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it
+// is not upcoming or its end was reported. This command and all commands below fail with NOT_FOUND if there is no such show or it is hidden, and
+// with FORBIDDEN for another host's show. A change that is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
@@ -78,7 +78,7 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 
 // End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay, "" for
 // none yet. An end that is reported before the start is kept until the start is reported. The error is CONFLICT if the show was
-// cancelled, and INVALID for a time in the future or before the show started.
+// cancelled, and INVALID for a bad address, or for a time in the future or before the show was scheduled or started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.change("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.End(at, replayURL, now)
@@ -91,7 +91,7 @@ func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
 // SetReplay is the command by which a host sets the address of a show's replay; "" removes it. The error is CONFLICT if the show
-// was cancelled.
+// was cancelled, and INVALID for a bad address.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
 	return s.change("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.SetReplay(replayURL, now)

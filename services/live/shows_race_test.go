@@ -14,7 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Many callers report on one show concurrently: each move happens once, the versions have no gaps, and no report is refused.
+// Many callers report on one show concurrently: each change is logged once, one of the entries has the show's version, and no report is
+// refused.
 func TestConcurrentReportsOfOneShow(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
 	s := newStage(w)

@@ -21,7 +21,7 @@ const (
 // their history hold the index, and statements compare with it (status < 2 is live or upcoming).
 var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelled}
 
-// Show is one broadcast of a host. All times are whole milliseconds in UTC; the zero time means not yet.
+// Show is one broadcast of a host. All times are in UTC, and all but UpdatedAt are whole milliseconds; the zero time means not yet.
 type Show struct {
 	ID        services.PostID // made when it was scheduled
 	Host      services.UserID

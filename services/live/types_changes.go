@@ -27,7 +27,8 @@ type ShowEdit struct {
 	PlannedAt *time.Time
 }
 
-// ScheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future.
+// ScheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future or more
+// than MaxShowAhead ahead.
 //
 // ScheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
 // them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
@@ -117,8 +118,8 @@ func (s Show) over(startedAt time.Time) Show {
 
 // End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that is
 // reported before the start is kept until the start is reported: the show stays upcoming. The first end holds; a later one may
-// add a missing replay URL. The error is CONFLICT if the show was cancelled, and INVALID for a time in the future or from before
-// the show started or was scheduled.
+// add a missing replay URL. The error is CONFLICT if the show was cancelled, and INVALID for a bad address, or for a time in the
+// future or from before the show started or was scheduled.
 func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
@@ -168,7 +169,8 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// SetReplay sets where the replay of a show can be seen; "" removes the address. The error is CONFLICT if the show was cancelled.
+// SetReplay sets where the replay of a show can be seen; "" removes the address. The error is CONFLICT if the show was cancelled, and
+// INVALID for a bad address.
 func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err

@@ -184,7 +184,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 		for _, id := range []ID{20, 30, 40} {
 			b.give(id, 1)
 		}
-		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of `at`
+		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of tx.Date, which takes an ID
 		minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 		for _, mark := range []struct {
 			minute int

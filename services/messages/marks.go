@@ -13,7 +13,7 @@ import (
 type Mark struct {
 	IDs  []ID
 	Type *string
-	All  bool // all messages; it excludes IDs
+	All  bool // all messages; it excludes IDs and Type
 	UpTo ID   // 0 means all that exist when the command is committed
 	// Token is the readToken of the list that was shown; "" for none.
 	Token string

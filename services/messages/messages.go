@@ -40,7 +40,7 @@ type Service struct {
 	ids       *services.IDClock
 	types     []string
 	// If messages expire, documents hold counts by day instead of one count: see register.
-	ages services.SourceExpiry
+	expiry services.SourceExpiry
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
@@ -48,7 +48,7 @@ func New(cfg Config) *Service {
 	if len(cfg.Types) == 0 {
 		cfg.Types = []string{services.DefaultMessageType}
 	}
-	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, ages: cfg.Projector.Expiry()}
+	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.AddRegisters("site messages", s.registers, s.audit)
 	return s
@@ -65,7 +65,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 
 // register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
 func (s *Service) register(state State) rdb.Register {
-	if s.ages.Expires(services.SourceSiteMessages) {
+	if s.expiry.Expires(services.SourceSiteMessages) {
 		return rdb.MessageDaysRegister(state.shown())
 	}
 	return rdb.MessagesRegister(state.shown())
@@ -77,7 +77,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	states, err := states(ctx, s.db, user)
 	for _, state := range states {
 		register := rdb.MessagesRegister
-		if s.ages.Expires(services.SourceSiteMessages) {
+		if s.expiry.Expires(services.SourceSiteMessages) {
 			register = rdb.MessageDaysRegister
 		}
 		registers = append(registers, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}))

@@ -17,17 +17,17 @@ type Source struct {
 	source.Plain
 	db *sql.DB
 	// The types are in the order of the settings, which is also their order in the badges.
-	types []string
-	ages  services.SourceExpiry
+	types  []string
+	expiry services.SourceExpiry
 }
 
 // NewSource makes the source of these types. Rendering needs no database.
 func NewSource(db *sql.DB, types []string, ages services.SourceExpiry) Source {
-	return Source{db: db, types: types, ages: ages}
+	return Source{db: db, types: types, expiry: ages}
 }
 
 // Source is the service's badge source.
-func (s *Service) Source() Source { return NewSource(s.db, s.types, s.ages) }
+func (s *Service) Source() Source { return NewSource(s.db, s.types, s.expiry) }
 
 // Name is the source's name in logs.
 func (Source) Name() string { return "site messages" }
@@ -108,7 +108,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 		return nil, err
 	}
 	// aged is an ID: messages up to this ID have left the count.
-	aged := ID(s.ages.AgedUpTo(services.SourceSiteMessages, of.Today))
+	aged := ID(s.expiry.AgedUpTo(services.SourceSiteMessages, of.Today))
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
 		for _, message := range unread[kind.Type] {

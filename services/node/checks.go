@@ -280,7 +280,7 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 }
 
 // notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
-// default. 1 to 7 days are allowed, because a count is kept for each of the last eight days.
+// default. 1 to 7 days are allowed, because a count is kept for each of the last eight days; or never.
 func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
 	expiry = notifications.Expiry{}
 	for _, item := range items {

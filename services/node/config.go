@@ -84,7 +84,7 @@ type Config struct {
 	Drain time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
 
 	Workers int `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
-	// The first four settings hold until an admin sets other values, which are in SQL.
+	// The next four settings hold until an admin sets other values, which are in SQL.
 	ActiveFor        time.Duration `default:"720h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis holds nothing of them until they return; an admin can change it while the server runs"`
 	IdleAfter        time.Duration `default:"168h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is idle: posts of big authors are not pushed to them, and their feed is completed when they return; it is compared by whole days and is at most active-for; an admin can change it while the server runs"`
 	BigFollowers     int           `default:"5000" placeholder:"COUNT" min:"1" max:"2147483647" help:"an author with this many followers is big: their posts are pushed only to followers who are not idle; an admin can change it while the server runs"`

@@ -124,7 +124,7 @@ func TestExportTellsNoHide(t *testing.T) {
 	})
 }
 
-// An error of emit stops the reading.
+// An error of the function that takes the lines stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")

@@ -84,7 +84,7 @@ type Server struct {
 	spans     *trace.Recorder // nil without --traces
 }
 
-// Serve runs a node until ctx ends, and then drains it. It prints one line to stdout, with the addresses, once they answer. An
+// Serve runs a node until ctx ends, and then drains it. It prints one line to stdout, with the addresses, once they are open. An
 // error is from the start, or says why a part ended for good. After a drain without faults it is nil.
 func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) (err error) {
 	if cfg.Demo {

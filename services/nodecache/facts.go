@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// SQL reads the facts of the caches from the database. Each method calls the function of the same name in the package that owns
-// the facts. Tests use other implementations of Facts.
+// SQL reads the facts of the caches from the database. Each method calls one function of the package that owns the facts. Tests
+// use other implementations of Facts.
 type SQL struct{ *sql.DB }
 
 // Users reads users by ID; see people.ByID.

@@ -8,9 +8,9 @@ import (
 	"tidings/services/posts"
 )
 
-// Each cache of shared data adds to the sums of sequences (changelog.Follower.Learned) of the watched users that it concerns. If a
-// cache did not, a change whose hint was lost would never be pushed.
-func TestTheSequenceRisesWithEachCache(t *testing.T) {
+// A pulled post adds to the sum of sequences (changelog.Follower.Learned) of each watched user who follows its author, and of no
+// other. If it did not, a post whose hint was lost would never be pushed.
+func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 	s := newEngines()
 	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := newCaches(s)

@@ -26,7 +26,7 @@ func (c PullChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err
 	if version, err = changelog.Append(ctx, tx, LogPull, services.UserIDText(c.Author), c); err != nil {
 		return 0, err
 	}
-	// The author's row gets the version of the entry, so that a read of the posts knows up to which entry it is.
+	// The author's row gets the version of the entry: a read of the posts learns from it which entries the posts include.
 	return version, posts.SetPulledVersion(ctx, tx, c.Author, version)
 }
 

@@ -17,7 +17,7 @@ import (
 
 const huge = services.UserID(50) // an author whose posts are pulled
 
-// stage is a node that learns of pulled posts from the log, with a watched reader on it.
+// stage is a node that follows the log, over engines that the test writes. It is the node's clock too.
 type stage struct {
 	*Caches
 	e        *engines
@@ -46,7 +46,7 @@ type ownChange struct {
 // own makes the node see its own change at once.
 func (s *stage) own(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
 
-// change writes a change of a post at a time into SQL and the log.
+// change writes a change of a post into SQL and the log; at is the time of the log entry.
 func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
 	known := s.e.pulled[author]
 	place, has := slices.BinarySearch(known.Posts, post)
@@ -71,6 +71,7 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 
 func digits(n uint64) string { return services.UserIDText(services.UserID(n)) }
 
+// of returns follows of the authors, in which all of their posts count.
 func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {
 		list = append(list, services.FollowedAuthor{Author: author})

@@ -108,7 +108,8 @@ func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[se
 	return found, nil
 }
 
-// authorsOf adds the cached authors of posts to found, and the other authors to the missing ones.
+// authorsOf adds the cached authors of posts to found, and returns the others, without those that are among the missing already.
+// It leaves out the authors of deleted posts.
 func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserID]services.User, missing []services.UserID) []services.UserID {
 	var authors []services.UserID
 	for _, post := range posts {

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// The table has no index of actors, so a part of it is walked; see erase.Bound.
+	// recipientsToErase finds the next recipient alone. The table has no index of actors, so a part of it is walked; see erase.Bound.
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 

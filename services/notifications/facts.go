@@ -31,9 +31,9 @@ const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, act
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
-// coveredLate is the condition under which a mark of a whole category also reads a group g, because it covers a cause of the group
-// that is reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or left
-// the group out. Once all of the group was read, there is nothing left to protect.
+// coveredLate is the condition under which an earlier mark of a whole category makes a group g read too, because it covers a cause of
+// the group that is reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or
+// left the group out. Once all of the group was read, there is nothing left to protect.
 const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
 
 var (
@@ -171,7 +171,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		if moved[g] == nil {
 			moved[g] = &groupChange{first: place}
 		}
-		// first is the ID of a new group, and top is the position that a mark must reach to read the whole group.
+		// first is the ID of a new group, and top is the position that a mark must reach for the whole group to be read.
 		moved[g].first = min(moved[g].first, place)
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}

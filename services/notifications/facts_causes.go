@@ -34,13 +34,14 @@ const (
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
-// blocking is an SQL expression: 1 if a cause's recipient blocks the actor in a column, else 0. The scan reads it as hidden.
+// blocking is an SQL expression: 1 if a cause's recipient blocks the actor, else 0. actor is the name of the actor's column. The scan
+// reads the expression as hidden.
 func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// hiddenFromRecipient is an SQL expression: 1 if a cause's recipient blocks the author in a column, or the author blocks the
-// recipient or hides their posts from them; else 0. See hiddenAuthors in package people.
+// hiddenFromRecipient is an SQL expression: 1 if a cause's recipient blocks the author, or the author blocks the recipient or hides
+// from them; else 0. author is the name of the author's column. See hiddenAuthors in package people.
 func hiddenFromRecipient(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"

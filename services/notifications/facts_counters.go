@@ -69,11 +69,11 @@ type mark struct {
 	// head is the greatest position that was ever shown in the category, seen the position up to which the user saw it. Neither
 	// goes back.
 	head, seen services.PostID
-	// readTo is the position up to which marks have read the category. It also covers causes that happened before it and are
-	// reported later: see Cause.Moment. undoTo is the value that readTo had before the last mark that can be undone.
+	// readTo is the position up to which the user has marked the category read. It also covers causes that happened before it and are
+	// reported later: see Cause.Moment. undoTo is the value that readTo had before the last such act that can be undone.
 	readTo, undoTo services.PostID
 	changed        bool // save raises the version
-	kept           bool // readTo or undoTo changed: the row is saved. The version stays, as a rise could reveal a hidden cause
+	kept           bool // seen, readTo or undoTo changed, and nothing visible: the row is saved. The version stays, as a rise could reveal a hidden cause
 }
 
 // lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.

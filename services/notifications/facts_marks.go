@@ -199,7 +199,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
-		if h.undoAt != 0 { // an undo would make the groups unread that this mark has read
+		if h.undoAt != 0 { // an undo would make groups unread that became read by this mark
 			h.undoAt, h.changed = 0, true
 		}
 		return b.save(ctx)
@@ -276,7 +276,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 		return 0, err
 	}
 	// A mark that changed nothing cannot be undone, unless causes that it covers are reported later.
-	if changed == 0 && !h.covers(b.tx) {
+	if changed == 0 && !h.canUndoUnchanged(b.tx) {
 		undo = 0
 	}
 	for _, category := range read.Categories {
@@ -307,7 +307,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, time.Time{}, err
 	}
 	// A mark that changed nothing leaves the undo of the mark before it: two taps on the button count as one.
-	if changed > 0 || h.covers(tx) {
+	if changed > 0 || h.canUndoUnchanged(tx) {
 		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.HappenedAt()), true
 	}
 	var until time.Time
@@ -319,9 +319,9 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return states, until, err
 }
 
-// covers reports whether a mark that changed nothing can be undone all the same. A mark of a past time can, because causes that it covers
+// canUndoUnchanged reports whether a mark that changed nothing can be undone all the same. A mark of a past time can, because causes that it covers
 // may be reported later. Within the undo time of another mark it cannot: it is a second tap on the button.
-func (h *head) covers(tx *sql.Tx) bool {
+func (h *head) canUndoUnchanged(tx *sql.Tx) bool {
 	if tx.Dated() == 0 {
 		return false
 	}

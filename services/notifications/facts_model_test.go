@@ -57,7 +57,7 @@ type panelModel struct {
 	told    map[Cause]*telling
 	deleted map[services.PostID]bool // of my posts
 
-	// known has the stored causes, read the stored groups.
+	// known has the stored causes, and read has the stored groups.
 	known    map[Cause]*applied
 	read     map[groupKey]*reading
 	head     services.PostID // the newest position of any cause
@@ -66,8 +66,8 @@ type panelModel struct {
 	undoAt   time.Time       // when that mark happened; zero if it cannot be undone
 	versions map[services.Category]uint64
 	heads    map[services.Category]services.PostID // the greatest position that was ever shown
-	seen     map[services.Category]services.PostID // the position up to which marks have seen a category
-	// readTo is the position up to which marks have read a category, undoTo the one before the last mark that can be undone.
+	seen     map[services.Category]services.PostID // the position up to which each category is seen
+	// readTo is the position up to which each category was marked read, and undoTo is what it was before the last mark that can be undone.
 	readTo, undoTo map[services.Category]services.PostID
 }
 
@@ -130,8 +130,8 @@ func postOf(c Cause) services.PostID {
 	return c.Object
 }
 
-// byName compares causes by their keys.
-func byName(a, b Cause) int {
+// byKey compares causes by their keys.
+func byKey(a, b Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
 
@@ -166,7 +166,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		if (moments[a] != 0) != (moments[b] != 0) { // those of a past time come first
 			return cmp.Compare(moments[b], moments[a])
 		}
-		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
+		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), byKey(a, b))
 	})
 	tops := map[groupKey]services.PostID{} // before the new causes
 	for of := range m.read {
@@ -266,7 +266,7 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 	m.raise(changed)
 }
 
-// readAll reads a group up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
+// readAll marks a group read up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
 // kept.
 func (r *reading) readAll(upTo services.PostID, undo uint64) {
 	if undo != 0 {
@@ -279,7 +279,7 @@ func (r *reading) readAll(upTo services.PostID, undo uint64) {
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
-	var undone []*reading // none of these is shown, so reading them changes nothing visible
+	var undone []*reading // none of these is shown, so marking them read changes nothing visible
 	for of, r := range m.read {
 		switch {
 		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:

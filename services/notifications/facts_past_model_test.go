@@ -64,8 +64,8 @@ func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) servi
 	return place
 }
 
-// cover reads a group because a mark of its category covers one of its causes, which is reported only now. What was marked unread, or
-// left out by the mark, stays unread. top is the group's greatest position before the new causes.
+// cover makes a group read because an earlier mark of its category covers one of its causes, which is reported only now. What was
+// marked unread, or left out by the mark, stays unread. top is the group's greatest position before the new causes.
 func (m *panelModel) cover(of groupKey, place, top services.PostID) {
 	r, to := m.read[of], m.readTo[of.category]
 	if r.gen > 0 && r.to < top {

@@ -97,7 +97,7 @@ func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
 }
 
 // A user marks a notification unread, and causes of it that happened before a mark of everything are reported later. The
-// notification stays unread. If it was read since, the mark of everything covers them.
+// notification stays unread. If all of it was read again before the mark of everything, the mark covers the causes.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
 		marks  func(b *bundle, places []services.PostID)

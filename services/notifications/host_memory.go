@@ -120,7 +120,7 @@ func hostNames(hosts []services.HostCategory) []services.Category {
 
 // ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the days
 // of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and expires
-// like the categories of Tidings.
+// after services.MaxExpiryDays.
 func ParseConfigured(items []string) (list []services.HostCategory, reason string) {
 	for _, item := range items {
 		category, reason := parseConfigured(item)

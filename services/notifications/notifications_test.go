@@ -73,7 +73,8 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-// like and unlike write the fact and the job that notifies, as the commands of services/feed do. That package is a layer above.
+// like and unlike return commands that write the fact and the job that notifies, as those of services/feed do. That package is a
+// layer above.
 func (n node) like(user services.UserID, post services.PostID) *jobs.Command {
 	return n.liking(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		return posts.InsertLike(ctx, tx, post, user, tx.NewID(n.IDs).Moment())

@@ -136,7 +136,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// Explain lists the unseen notifications of each category that counts. Each explanation says which call clears it.
+// Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {

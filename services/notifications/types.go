@@ -57,8 +57,8 @@ type Position struct {
 // maxSample is the most users that a notification names. The OFFSET 7 of sampleActors is maxSample - 1.
 const maxSample = 8
 
-// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. The facts decide
-// whether it counts. Actor 0 means every actor of that subject; in the host application's categories it means nobody. All fields
+// Cause is a possible reason for a notification: an actor did something that concerns the recipient. The facts decide whether it
+// counts. Actor 0 means every actor of that subject; in the host application's categories it means nobody. All fields
 // except Moment form the key of its row.
 type Cause struct {
 	Recipient services.UserID

@@ -14,7 +14,8 @@ import (
 )
 
 // special are the networks whose addresses are not public: they lead to this machine, to its neighbours, or through a gateway into
-// IPv4. In IPv6 only 2000::/3 is public, so of IPv6 the list has only parts of 2000::/3: Teredo, documentation and 6to4.
+// IPv4. In IPv6 only 2000::/3 is public, so of IPv6 the list has only parts of 2000::/3: the protocol assignments (with
+// Teredo), documentation and 6to4.
 var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")

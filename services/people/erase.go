@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove a user's restrictions against others, and others' restrictions against the user. The follows are
-// removed before, so no feed depends on a restriction any more. Where the user is the first column of the key, an index finds the
-// rows; the other direction has no index, so the table is walked.
+// Erase are the steps that remove a user's restrictions against others, others' restrictions against the user, and past follows in
+// both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the first column
+// of the key, an index finds the rows; the other direction has no index, so the table is walked.
 var Erase = []erase.Step{
 	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
 	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),

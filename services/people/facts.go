@@ -72,7 +72,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil, nil // a key was given twice
 	}
-	// New users are rare, so that one lock serves them all. It keeps IDs dense: Redis and packed lists hold them in a few bytes.
+	// New users are rare, so one lock serves them all. It keeps IDs dense: Redis and packed lists hold them in a few bytes.
 	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, nil, err
 	}
@@ -82,8 +82,8 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	}
 	fresh, missing := lacking(keys, numbers)
 	if missing {
-		// Erasures are looked up under the lock. One that has begun is seen here. One that begins now finds no user with a fresh key, and
-		// so does not begin.
+		// Erasures are looked up under the lock. One that has begun is seen here. One that is asked for now finds no user with a fresh
+		// key, and does not begin.
 		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
@@ -175,7 +175,7 @@ func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error 
 const visitGap = 30 * time.Minute
 
 // VisitedBefore is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
-// are recorded once a day, so the result is some time on the day of their last visit.
+// are recorded once a day, so the result is some time on the day of that earlier visit.
 func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
 	var at int64
 	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {

@@ -41,8 +41,8 @@ WHERE follower = $1 AND followee = $2`)
 	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
-// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user, except in newest. Restrictions are listed by
-// made, an ID that is unique among the restrictions of their owner.
+// restrictionTable has the statements of one kind. $1 is the owner, except in newest; in insert and delete $2 is the other user.
+// Restrictions are listed by made, an ID that is unique among the restrictions of their owner.
 type restrictionTable struct {
 	insert, delete, count, list, newest sql.Statement
 }
@@ -216,9 +216,9 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 	return err
 }
 
-// NewRestriction is the ID by which a new restriction is listed, under LockRestrictions. Several restrictions of a user may have one
+// NewRestrictionID is the ID by which a new restriction is listed, under LockRestrictions. Several restrictions of a user may have one
 // millisecond in the past.
-func NewRestriction(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
+func NewRestrictionID(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
 	return tx.NewIDIn(ctx, ids, restrictionTables[kind].newest, owner)
 }
 

@@ -51,8 +51,8 @@ func EraseLikes() erase.Step {
 }
 
 // ErasePosts is the step that deletes the user's posts by a function, which returns false for a post that is deleted already. In a late
-// pass, when the deletions have reached all feeds, everything but the IDs is erased. blanked is then called with the time of that change,
-// so that no cache keeps the text.
+// pass, when the deletions have reached all feeds, the author, the text, the import key and the mentions are erased. blanked is then called
+// with the time of that change, so that no cache keeps the text.
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
 	return erase.Found("posts", postsToErase, erase.Bound("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {

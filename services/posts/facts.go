@@ -65,8 +65,8 @@ var (
 )
 
 // Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. The error is CONFLICT if a
-// post of another node has the ID: then the caller makes a new ID. A post is pulled if its author is huge now, see
-// services.AuthorMode. post.Pull is stored, so that a later change of the author's mode moves no post.
+// post of another node has the ID: then the caller makes a new ID. The caller sets post.Pull if the author is huge now, see
+// services.AuthorMode. It is stored, so that a later change of the author's mode moves no post.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {

@@ -112,9 +112,9 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 
 // part is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
 type part struct {
-	steps    []deed
-	fails    bool   // the function returns an error in the end
-	attempts []deed // the steps of an attempt that fails
+	steps   []deed
+	fails   bool   // the function returns an error in the end
+	attempt []deed // the steps of an attempt that fails
 }
 
 // doPart runs the steps of a part, and then its attempt, which is undone.
@@ -124,9 +124,9 @@ func (b *bundle) doPart(tx *sql.Tx, p part) error {
 			return err
 		}
 	}
-	if len(p.attempts) > 0 {
+	if len(p.attempt) > 0 {
 		_, err := tx.Attempt(b.Ctx, func() error {
-			for _, step := range p.attempts {
+			for _, step := range p.attempt {
 				if err := b.do(tx, step); err != nil {
 					return err
 				}
@@ -250,7 +250,7 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 	})
 }
 
-// TestWrongCountsAreRepairedDuringWrites lets two nodes mend one post while others like it.
+// TestWrongCountsAreRepairedDuringWrites lets two transactions mend one post while others like it.
 func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)

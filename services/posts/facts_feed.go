@@ -92,7 +92,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 }
 
 var (
-	// Parameters: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with counting $4 the seen position.
+	// Parameters of the three lists: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with counting $4 the seen position.
 	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll(`$1`)+newestOfSources(""))
 
 	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+ofInbox(`$1`)+newestOfSources(""))

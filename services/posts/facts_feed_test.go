@@ -79,8 +79,8 @@ func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 	return 0
 }
 
-// TestFeedAgainstModel follows, posts and deletes at random, and compares every read of a feed. Each history has its own users and IDs, so
-// that all share one database.
+// TestFeedAgainstModel follows, restricts, posts and deletes at random, and compares the reads of a feed with the model. Each history has
+// its own users and IDs, so that all share one database.
 func TestFeedAgainstModel(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var histories atomic.Int64

@@ -82,7 +82,7 @@ func TestHold(t *testing.T) {
 
 // A transaction that holds a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each other could
 // both succeed.
-func TestPostForShareHoldsOffDeletion(t *testing.T) {
+func TestHoldKeepsOffADeletion(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.post(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)

@@ -73,7 +73,7 @@ func (c *Cleaner) Stats() Freed {
 
 // CleanerRun is the state of the cleaner's runs, on all nodes together.
 type CleanerRun struct {
-	Running bool      // a run is under way
+	Running bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
 	EndedAt time.Time // zero when no run has ended yet
 	Freed   Freed     // by the last run that ended
 }

@@ -42,7 +42,7 @@ const cleanerStart = "start"
 
 // cleanerRun is the state of the cleaner's runs.
 type cleanerRun struct {
-	Running bool      // a run is under way
+	Running bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
 	EndedAt time.Time // when the last complete run ended; zero when none has
 	Freed   string    // what that run freed
 }

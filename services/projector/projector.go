@@ -67,8 +67,8 @@ type Projector struct {
 	log            *slog.Logger
 	cfg            Config
 
-	// The fields from here to hosts are filled by registrations before the first job, and are only read afterwards;
-	// rebuilds, slots, rebuilt, skew and clamped guard themselves.
+	// rebuilds, slots, rebuilt, skew and clamped guard themselves. Registrations fill the other fields from here on before the first
+	// job; afterwards these are only read.
 	rebuilds     singleflight.Group
 	slots        chan struct{} // of rebuilds
 	rebuilt      rebuildCounts // the numbers that RebuildStats returns

@@ -293,5 +293,5 @@ func (p *Projector) NoteClamped(documents int) {
 	}
 }
 
-// Clamped is in how many documents NoteClamped has counted a negative number. It stays 0 unless there is a bug.
+// Clamped is the number of documents that NoteClamped has counted. It stays 0 unless there is a bug.
 func (p *Projector) Clamped() uint64 { return p.clamped.Load() }

@@ -16,7 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A post is deleted while a lost view is rebuilt, before any of the reads of its facts. The rebuilt view does not have the post.
+// A post is deleted while a lost view is rebuilt: in each round before another one of the reads of its facts. The rebuilt view does
+// not have the post.
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	const firstRead = "positions of a user"
 	var left atomic.Int64 // how many reads come before the deletion; the first read of a rebuild begins the count
@@ -83,7 +84,7 @@ func TestCallersShareARebuild(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A caller whose context ends gets an error, and the rebuild continues for the others.
+// A rebuild continues after the context of its only caller has ended. The caller gets UNAVAILABLE, unless the rebuild was quicker.
 func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w := world(t)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]

@@ -122,7 +122,7 @@ func (w *world) leave(_ context.Context, users []services.UserID) error {
 // versions is Config.Versions.
 func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
 	w.meanwhile()
-	if w.away || !w.faults { // without faults reconciliation must find nothing to repair
+	if w.away || !w.faults { // without faults the hub must do without reconciliation
 		return nil, errAway
 	}
 	list := make([]uint64, len(users))

@@ -5,7 +5,7 @@
 // enter (the local map, then the node's lease in Redis), read the state, then send only newer versions.
 //
 // It guarantees that the versions on one channel rise strictly. A hinted change is sent at once, and further changes at most once
-// per MinInterval. A state that is sent was read after the last hint. If the hint of a change was lost, the next reconciliation
+// per MinInterval. The last state that is sent was read after the last hint. If the hint of a change was lost, the next reconciliation
 // finds the change, because it compares both halves of the version. A sample finds two states of one version, and the later one
 // gets a newer version. A state that changes with time alone is sent at the moment of the change (NextAt). Nothing queues: a
 // channel holds one value, and a newer one replaces it, so that a slow consumer costs nothing and delays nobody. There is no

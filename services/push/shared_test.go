@@ -102,7 +102,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	})
 }
 
-// Every visible part enters the hash that tells two states apart.
+// Each of these visible parts, and every field of services.CountFields, enters the hash that tells two states apart.
 func TestEveryVisiblePartIsHashed(t *testing.T) {
 	state := func() *services.Badges {
 		one := services.NewCount(1, services.Exact, time.Time{})

@@ -46,7 +46,8 @@ func (h *Hub) runSweep(ctx context.Context) error {
 
 // sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users whose
 // versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for Linger. One
-// failing call does not stop it, but several slow ones do. Its error is the first one, with the code of the function that failed.
+// failing call does not stop it, but several slow ones do. Its error is from the first portion that failed, with the code of the
+// function that failed.
 func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()

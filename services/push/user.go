@@ -118,7 +118,7 @@ func (h *Hub) join(u *user, w *watcher) {
 	}
 }
 
-// removeWatcher removes a watcher, if it is still there. A user without watchers waits for their removal: see rest.
+// removeWatcher removes a watcher, if it is still there. A user without watchers waits for their removal: see removeGone.
 func (h *Hub) removeWatcher(u *user, w *watcher, now moment) {
 	i := slices.Index(u.watchers, w)
 	if i < 0 {

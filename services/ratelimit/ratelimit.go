@@ -118,8 +118,8 @@ type Limiter struct {
 
 const (
 	shardCount = 64
-	// window is how long one total counts. The other nodes never count what is spent between the last exchange of a window and the end
-	// of the window. That is at most the spending of one exchange, and a window has ten exchanges by default.
+	// window is how long one total counts. A node never counts what the others report between its own last exchange of a window and the
+	// end of the window. That is at most the spending of one exchange, and a window has ten exchanges by default.
 	window = 10 * time.Second
 )
 

@@ -197,7 +197,7 @@ func TestNodesShareOneAllowance(t *testing.T) {
 		clock.advance(time.Second)
 	}
 	// Alone, the four would grant 4 x 600 + 4 x 10 a second. Together they grant 600 + 10 a second, plus the grants of each before
-	// it knows of the others, plus the spending after the last exchange of each window.
+	// it knows of the others, plus what each does not learn of after its last exchange of a window.
 	if most := 600 + 120*10 + 4*40 + 12*4*40; granted > most {
 		t.Errorf("%d were granted: want at most %d", granted, most)
 	}

@@ -36,7 +36,7 @@ type Findings struct {
 	Leftover  []Leftover
 }
 
-// Leftover is a key that would never expire: see DropLeftovers.
+// Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
 type Leftover struct {
 	kind string // the kind's name in key_drop.lua
 	mark string // the registered family of keys that the key belongs to, if any

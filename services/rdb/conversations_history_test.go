@@ -34,7 +34,7 @@ type talks struct {
 	random *rand.Rand
 	people []services.UserID
 	facts  map[services.ConversationID]*talk // the conversations, as they must be
-	waits  []func() error
+	waits  []func() error                    // the deliveries and merges that have not happened yet
 	// readsFirst is an injected bug: a rebuild reads the facts before it marks the document.
 	readsFirst bool
 	// forgetsLeft is an injected bug: a rebuild omits the conversations that the user has left.

@@ -37,7 +37,7 @@ func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			stamp := v.stamp()
-			v.readCached(name+", the first read", 1+v.outdated())
+			v.readCached(name+", the first read", 1+v.keptCount())
 			v.readCached(name+", again", 1)
 			if result := write(stamp); result.Status != redis.Applied {
 				v.Errorf("%s: %+v", name, result)
@@ -52,9 +52,9 @@ func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 	})
 }
 
-// outdated is 1 if this node keeps an earlier document of the reader: once the document has changed, that costs a second
+// keptCount is 1 if this node keeps an earlier document of the reader: once the document has changed, that costs a second
 // round trip.
-func (v view) outdated() int {
+func (v view) keptCount() int {
 	kept := v.c.memory.keptOf([]services.UserID{reader}, v.c.layout.Load())
 	if kept[0].layout == nil {
 		return 0
@@ -70,7 +70,7 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 		v.c.SetDots([]string{"shop"})
 		v.readCached("with a dot", 1)
 		v.c.SetDots([]string{"shop"})
-		if v.outdated() == 0 {
+		if v.keptCount() == 0 {
 			v.Error("the same dots made documents unknown")
 		}
 		v.set(dotField("shop"), "5;7")
@@ -79,7 +79,7 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 			v.Errorf("%+v", d.DotsSeen)
 		}
 		v.c.ForgetDocument(reader)
-		if v.outdated() != 0 {
+		if v.keptCount() != 0 {
 			v.Error("a document that was forgotten is kept")
 		}
 		v.readCached("after that", 1)
@@ -91,7 +91,7 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 		} {
 			v.lose(DocumentKey(reader), inboxKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
-			v.readCached("built", 1+v.outdated())
+			v.readCached("built", 1+v.keptCount())
 			lost()
 			documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 			v.must(err)
@@ -116,7 +116,7 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 			if d := v.readCached("the first read", 1); len(d.Pulled) != many {
 				v.Errorf("%d authors of %d", len(d.Pulled), many)
 			}
-			if kept := v.outdated() == 1; kept != keeps {
+			if kept := v.keptCount() == 1; kept != keeps {
 				v.Errorf("with %d authors: kept %v", many, kept)
 			}
 			v.readCached("again", 1)

@@ -59,7 +59,7 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 	})
 }
 
-func TestOnlyEntriesParseAsEntries(t *testing.T) {
+func TestTheTextOfAnEntry(t *testing.T) {
 	for _, test := range []struct {
 		entry services.FeedEntry
 		text  string

@@ -69,7 +69,7 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 				if d.Conversations.Version == 0 {
 					v.Errorf("%s = %q: the list of conversations has no version", field, value)
 				}
-				good.N, good.Conversations.Version = d.N, d.Conversations.Version // these differ if the list was lost
+				good.N, good.Conversations.Version = d.N, d.Conversations.Version // a rebuild raises N, and gives a list that was lost another version
 				if fmt.Sprint(d) != fmt.Sprint(good) {
 					v.Errorf("%s = %q was rebuilt to %+v, want %+v", field, value, d, good)
 				}

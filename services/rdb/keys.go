@@ -62,7 +62,7 @@ type ownedKey struct {
 	mark       string          // of a registered family of keys
 }
 
-// endsItself reports whether the key's writer sets its expiry.
+// endsItself reports whether the key has an expiry of its own. The keys of a user's view expire together instead.
 func (k ownedKey) endsItself() bool {
 	return k.part == leasePart || k.part == copyPart || k.part == familyPart
 }

@@ -17,7 +17,7 @@ var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: "!r", Ours: func(
 	return found && code != "" && id != ""
 }})
 
-func TestKeyNamesAndTypes(t *testing.T) {
+func TestKeyNames(t *testing.T) {
 	for got, want := range map[string]string{
 		DocumentKey(0):              "{u0}:b",
 		DocumentKey(17):             "{u17}:b",

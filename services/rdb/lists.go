@@ -25,7 +25,7 @@ type List struct {
 var lists []List
 
 // RegisterList registers a list and returns it. Call it from package variables, before the first Projections. It panics if
-// the part is taken.
+// another list has the part.
 func RegisterList(list List) List {
 	if slices.ContainsFunc(lists, func(l List) bool { return l.Part == list.Part }) {
 		panic(fmt.Sprintf("rdb: the list %s is registered twice", list.Part))
@@ -97,7 +97,7 @@ var leases []string
 
 // RegisterLease registers a part of users' keys that does not belong to their views: a HASH that expires by itself. The cleaner
 // drops such a key if it has no expiry. A key of the wrong type is deleted alone, without the view. Call it from package variables;
-// it panics if the part is taken.
+// it panics if another lease has the part.
 func RegisterLease(part string) string {
 	if slices.Contains(leases, part) {
 		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))

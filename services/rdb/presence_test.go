@@ -158,7 +158,7 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
+func TestCallsWithoutRedisAreUnavailable(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := view{t, connect(t, redis.Options{URL: server.URL(), Node: "here"})}
 	server.Kill()

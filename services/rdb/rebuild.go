@@ -76,8 +76,8 @@ type Rebuilt struct {
 }
 
 // EndRebuild ends a rebuild. It writes the parts, whose scripts record their steps. Then it merges the facts of the feed, marks the
-// document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document: the
-// rebuild has to begin again.
+// document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document, or if
+// something was removed from the view since the stamp: the rebuild has to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})

@@ -92,7 +92,7 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 	}
 }
 
-// Open detects a replica, and a probe touches every master.
+// Open detects a replica. Once it is a master, probes find that it accepts writes, and it is trusted.
 func TestRefusedWritesAreDetectedAtOpen(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("REPLICAOF", "127.0.0.1", "1")

@@ -20,7 +20,7 @@ func (v view) register(registers ...Register) redis.Result {
 	return results[0]
 }
 
-// Each versioned field is read as it was written. An older value, or the same again, changes nothing.
+// Versioned fields are read as they were written. An older value, or the same again, changes nothing.
 func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop", "wallet"})

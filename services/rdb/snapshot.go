@@ -15,8 +15,8 @@ import (
 // Wholeness is how complete a user's view is.
 type Wholeness int
 
-// The constants are the degrees of wholeness. The next reader of a view that is Absent or Partial rebuilds it; a view with a key
-// of the wrong type stays as it is.
+// The constants are the degrees of wholeness. The next reader of a view that is Absent or Partial rebuilds it. A view of WrongType
+// may stay as it is: only a call that meets the key, or Reset, repairs it.
 const (
 	Absent  Wholeness = iota // there is no document
 	Partial                  // something is missing, broken or being built

@@ -117,8 +117,8 @@ func (v view) retype(key string) {
 	v.must(v.c.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
-// A reset keeps the version rising, refuses earlier reads, and leaves nothing else: a broken value would survive a merge, in
-// which the newer version wins.
+// A reset keeps the version rising and the presence, refuses earlier reads, and leaves nothing else: a broken value would survive a
+// merge, in which the newer version wins.
 func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})

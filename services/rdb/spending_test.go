@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis"
 )
 
-func TestSpendingAddsUpOverNodesAndWindows(t *testing.T) {
+func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, trips := redis.WithRoundTrips(v.Context())
 		spend := func(window int64, buckets []string, amounts []int, want ...int) {

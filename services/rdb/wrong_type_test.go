@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// acts are operations of every kind on a reader's view.
-func (v view) acts() map[string]func(context.Context) error {
+// operations are operations of every kind on a reader's view.
+func (v view) operations() map[string]func(context.Context) error {
 	both := []services.UserID{other, reader}
 	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}
 	return map[string]func(context.Context) error{
@@ -53,7 +53,7 @@ func (v view) acts() map[string]func(context.Context) error {
 // repairs the view, and no caller gets an error.
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachView(t, func(v view) {
-		for name, act := range v.acts() {
+		for name, act := range v.operations() {
 			for _, key := range []string{DocumentKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
 				v.lose(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 				v.build(FeedFacts{Entries: posts(1, 3, counted)})
@@ -76,7 +76,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, act := range map[string]func(context.Context) error{
-			inboxKey(reader): v.acts()["pushes"], conversationsKey(reader): v.acts()["a state"], DocumentKey(reader): v.acts()["versions"],
+			inboxKey(reader): v.operations()["pushes"], conversationsKey(reader): v.operations()["a state"], DocumentKey(reader): v.operations()["versions"],
 		} {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.retype(name)
@@ -102,7 +102,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			spoil()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
-				if err := v.acts()[name](v.Context()); err != nil {
+				if err := v.operations()[name](v.Context()); err != nil {
 					v.Errorf("%s is broken, %s: %v", what, name, err)
 				}
 			}
@@ -166,7 +166,7 @@ func TestAKeyThatCannotBeEmptied(t *testing.T) {
 	})
 }
 
-func TestViewOfReturnsTheKeysUser(t *testing.T) {
+func TestUserOfViewKey(t *testing.T) {
 	for key, want := range map[string]services.UserID{
 		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,

@@ -24,8 +24,8 @@ const (
 type breaker struct {
 	steps *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	mu   sync.Mutex
-	open []func(error) // one per running call, the oldest first
+	mu      sync.Mutex
+	running []func(error) // one per running call, the oldest first
 }
 
 // newBreaker makes the breaker of one address. The limit is ten failures in a row, because one slow answer does not cause so many, and
@@ -58,22 +58,22 @@ func (b *breaker) Allow() error {
 		return err
 	}
 	b.mu.Lock()
-	b.open = append(b.open, done)
+	b.running = append(b.running, done)
 	b.mu.Unlock()
 	return nil
 }
 
 // ReportResult takes the result of a call. The library does not say which call it was: the breaker assumes the oldest running
-// call. The results of two calls are confused only if a call takes longer than the breaker's pause, which hardly ever happens.
+// call. A wrong guess matters only if a call takes longer than the breaker's pause, which hardly ever happens.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()
-	if len(b.open) == 0 {
+	if len(b.running) == 0 {
 		b.mu.Unlock()
 		return
 	}
 	// Each Allow has one result: an entry left in the list would count as a call that never ended.
-	done := b.open[0]
-	b.open = b.open[1:]
+	done := b.running[0]
+	b.running = b.running[1:]
 	b.mu.Unlock()
 	done(err)
 }

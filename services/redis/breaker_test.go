@@ -71,8 +71,8 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if len(b.open) != 0 {
-		t.Errorf("%d calls are still under way", len(b.open))
+	if len(b.running) != 0 {
+		t.Errorf("%d calls are still under way", len(b.running))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // Beyond these limits the examination reports a fault.
 const (
 	clockTolerance = time.Second           // a node stops taking requests at 2 s
-	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers
+	slowAnswer     = 20 * time.Millisecond // a badge query waits for one or two answers
 )
 
 // Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but the probe key of each

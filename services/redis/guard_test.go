@@ -149,8 +149,8 @@ func TestTheGuardIsForReadsAlone(t *testing.T) {
 	}
 }
 
-// A time-out trips the guard only if the server caused it: not if the caller had less time than the guard allows, and not if
-// Redis answers.
+// A time-out trips the guard only if the server caused it: not if the caller had less time than the guard allows. A connection
+// that breaks does not trip it either.
 func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())

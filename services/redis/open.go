@@ -48,7 +48,7 @@ type Client struct {
 	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
 	closing           sync.Mutex
 	work              sync.WaitGroup // in the background; Close waits for it
-	loading           atomic.Bool    // one work of scriptsMissing is under way
+	loading           atomic.Bool    // one work of loadAgain is under way
 	awaitsFirstAnswer atomic.Bool    // Redis has not answered since Open and is still to be prepared
 	costly            sync.Once      // the warning about settings that cost memory
 	refused           sync.Once      // the warning that a late Redis has come and refuses this node
@@ -81,7 +81,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	}
 	c, at, err := dial(ctx, options)
 	if err == nil {
-		err = c.ready(ctx)
+		err = c.prepare(ctx)
 	}
 	if err == nil {
 		return c, nil
@@ -194,7 +194,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		c.readers = newGuard(within)
 		c.redis.AddHook(guardHook{c.readers})
 	}
-	// The order of the hooks is the same as in the package comment.
+	// The hook that was added first is the outermost: see the package comment.
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
 	// The commands of a batch have keys of many users, which a cluster would have to split again.
@@ -205,10 +205,10 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	return err
 }
 
-// ready prepares a Redis that answers: its lineage, the scripts, the settings. It does not wait: it is an error if the
+// prepare prepares a Redis that answers: its lineage, the scripts, the settings. It does not wait: it is an error if the
 // named Redis does not answer now. A Redis that refuses writes is ready, because it still serves others and may
 // recover.
-func (c *Client) ready(ctx context.Context) error {
+func (c *Client) prepare(ctx context.Context) error {
 	// The ping comes first, so that the error for an absent Redis says so, and does not name a later step.
 	if err := c.Ping(ctx); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (c *Client) arrive(ctx context.Context) error {
 	}
 	// A refusal does not go away by itself: it is reported once, and the operator may still mend it while the node
 	// runs.
-	if err := c.ready(ctx); err != nil {
+	if err := c.prepare(ctx); err != nil {
 		if !services.IsUnavailable(err) {
 			c.refused.Do(func() {
 				c.log.Error("Redis refuses the user, password, database or rights of its URL", "error", err)
@@ -250,20 +250,20 @@ func (c *Client) arrive(ctx context.Context) error {
 // Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice, and
 // on a Client that Open gave up halfway.
 func (c *Client) Close() error {
-	// Under the lock no new work begins after stop, see scriptsMissing, so Wait sees all of it.
+	// Under the lock no new work begins after stop, see loadAgain, so Wait sees all of it.
 	c.closing.Lock()
 	c.stop()
 	c.closing.Unlock()
 	c.work.Wait()
 	var err error
 	if c.shared != nil {
-		err = closed(c.shared.Close())
+		err = dropClosed(c.shared.Close())
 	}
 	if c.dials != nil {
 		c.dials.close()
 	}
 	if c.redis != nil {
-		err = errors.Join(err, closed(c.redis.Close()))
+		err = errors.Join(err, dropClosed(c.redis.Close()))
 	}
 	if c.local != nil {
 		err = errors.Join(err, c.local.close())
@@ -271,8 +271,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// closed drops the error of a second Close.
-func closed(err error) error {
+// dropClosed drops the error of a second Close.
+func dropClosed(err error) error {
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
 	}

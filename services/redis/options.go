@@ -47,7 +47,7 @@ type Options struct {
 	Form string
 }
 
-// The modes of a Client.
+// The modes of a Client. Options may also name modeAuto, in place of which Open chooses one.
 const (
 	modeSingle   = "single"
 	modeSentinel = "sentinel"
@@ -73,9 +73,9 @@ const (
 	minClusterBackoff = 2 * time.Millisecond
 	maxClusterBackoff = 20 * time.Millisecond
 	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.
-	failingNodeSeconds  = 1
-	sentinelUserParam   = "sentinel_username"
-	sentinelPasswordKey = "sentinel_password"
+	failingNodeSeconds    = 1
+	sentinelUserParam     = "sentinel_username"
+	sentinelPasswordParam = "sentinel_password"
 )
 
 // withDefaults fills in what the caller left out. It is called once, before anything else looks at the options.
@@ -200,7 +200,7 @@ func (t *target) sentinel(scheme, path, query string) error {
 		return services.Errorf(services.Invalid, "the %s:// URL of Redis has a query that cannot be read", scheme)
 	}
 	t.mode, t.master, t.db = modeSentinel, master, int(number)
-	t.sentinelUser, t.sentinelPassword = values.Get(sentinelUserParam), values.Get(sentinelPasswordKey)
+	t.sentinelUser, t.sentinelPassword = values.Get(sentinelUserParam), values.Get(sentinelPasswordParam)
 	return nil
 }
 

@@ -13,8 +13,10 @@
 // The main entry points: Change, Results and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields and Shared join
 // the reads of concurrent callers. A call passes, from the outside to the network:
 //
-//  1. the hooks that count round trips, record spans and see refused writes (roundTripHook, refusalsHook);
-//  2. for reads, the guard, which bounds their wait and refuses them after a time-out;
+//  1. for reads, the guard, which bounds their wait and refuses them after a time-out;
+//  2. the hooks that count round trips, record spans and see refused writes (roundTripHook, refusalsHook);
 //  3. the breaker, which refuses every call of a server that does not answer;
 //  4. the connection, which has asked its server for its lineage before anything is read from it: see Epoch.
+//
+// On a cluster each node has a guard of its own, so the hooks come before it.
 package redis

@@ -109,7 +109,7 @@ func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply,
 	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
 	// All calls of the part are sent again, with the text: it is not known which of them have run.
 	if missing {
-		c.scriptsMissing()
+		c.loadAgain()
 		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
 		for i := range replies {
 			// The first answer of an applied call says what it changed; its repetition changed nothing.
@@ -239,8 +239,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 	return c.EachMaster(ctx, load)
 }
 
-// EachMaster runs a function on every master: the only one, or all masters of a cluster at once. So do must be safe for concurrent use.
-// The error is the first one.
+// EachMaster runs a function on every master: the only one, or all masters of a cluster at once. The function must therefore be safe
+// for concurrent use. The error is the first one.
 func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch client := c.redis.(type) {
 	case *redis.ClusterClient:
@@ -251,9 +251,9 @@ func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis
 	return fmt.Errorf("redis: %T has no masters", c.redis)
 }
 
-// scriptsMissing prepares all masters again in the background: a master that does not know one script has been restarted,
+// loadAgain prepares all masters again in the background: a master that does not know one script has been restarted,
 // flushed or newly elected, and knows none. It runs once at a time.
-func (c *Client) scriptsMissing() {
+func (c *Client) loadAgain() {
 	// Close must not begin to wait between the check and the start of the work.
 	c.closing.Lock()
 	defer c.closing.Unlock()

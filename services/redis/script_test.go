@@ -200,7 +200,7 @@ func TestAPipelineReportsTheFirstErrorAndKeepsTheRest(t *testing.T) {
 
 func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
-	// The other masters answer reads of their slots although a third of the slots is gone.
+	// With this setting the other masters serve their slots although a third of the slots is gone.
 	for _, s := range servers {
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}

@@ -30,7 +30,7 @@ func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error)
 	for part := range slices.Chunk(steps, pipelineCalls) {
 		got, missing := c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
 		if missing {
-			c.scriptsMissing()
+			c.loadAgain()
 			got, _ = c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, true) })
 		}
 		answered, err := settle(got)

@@ -148,9 +148,9 @@ func (c *crowd) unhide() {
 	delete(c.hidden, of)
 }
 
-// blocks draws a side, the readers or the authors. standing are the blocks by that side. ends returns a couple as blocker and
+// drawBlocker draws a side, the readers or the authors. standing are the blocks by that side. ends returns a couple as blocker and
 // blocked.
-func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
+func (c *crowd) drawBlocker() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
 		return c.against, func(of couple) (owner, other services.UserID) { return of.author, of.reader }
 	}
@@ -158,7 +158,7 @@ func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, ot
 }
 
 func (c *crowd) block() {
-	standing, ends := c.blocks()
+	standing, ends := c.drawBlocker()
 	of := c.couple()
 	if c.commits(c.service.Block(ends(of)), !standing[of]) {
 		standing[of] = true
@@ -167,7 +167,7 @@ func (c *crowd) block() {
 }
 
 func (c *crowd) unblock() {
-	standing, ends := c.blocks()
+	standing, ends := c.drawBlocker()
 	of := drawCouple(c, standing)
 	c.commits(c.service.Unblock(ends(of)), standing[of])
 	delete(standing, of)

@@ -175,7 +175,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if err != nil {
 		return nil, err
 	}
-	if r.Made, err = people.NewRestriction(ctx, tx, s.ids, r.Kind, r.Owner); err != nil {
+	if r.Made, err = people.NewRestrictionID(ctx, tx, s.ids, r.Kind, r.Owner); err != nil {
 		return nil, err
 	}
 	put, err := people.Restrict(ctx, tx, r)

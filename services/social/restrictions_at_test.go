@@ -13,7 +13,7 @@ import (
 // process of the node: a new process does not know the IDs that a former process made.
 func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(fewFollowees + 1)
+		users := n.Users(smallLimit + 1)
 		owner, others := users[0], users[1:]
 		n.Clock.Advance(time.Hour)
 		at := n.Clock.Now().Add(-time.Minute)

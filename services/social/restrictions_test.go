@@ -164,7 +164,8 @@ func TestABlockEndsFollowsAndConversations(t *testing.T) {
 	})
 }
 
-// unseen checks a user's numbers of unseen groups of likes and follows.
+// unseen checks a user's numbers of unseen groups: likes is the number of groups of likes, and follows the number of follows, which are
+// one group.
 func (n node) unseen(when string, user services.UserID, likes, follows int) {
 	n.TB.Helper()
 	for _, counts := range n.Document(user).Notifications {
@@ -208,7 +209,7 @@ func TestRefusedRestrictions(t *testing.T) {
 // A user can reach each limit and not exceed it. Muting a user again does not count again, and is allowed at the limit.
 func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(fewFollowees + 2)
+		users := n.Users(smallLimit + 2)
 		owner, others := users[0], users[1:]
 		mute := func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, forever) }
 		for what, op := range map[string]struct {
@@ -216,10 +217,10 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 		}{
 			"muted": {mute, n.service.Unmute}, "blocked": {n.service.Block, n.service.Unblock}, "hidden from": {n.service.HideFrom, n.service.UnhideFrom},
 		} {
-			for _, other := range others[:fewFollowees] {
+			for _, other := range others[:smallLimit] {
 				n.Must(n.do(op.do(owner, other)))
 			}
-			err := n.do(op.do(owner, others[fewFollowees]))
+			err := n.do(op.do(owner, others[smallLimit]))
 			if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "userId: at most 3 people can be "+what) {
 				t.Errorf("%s, one too many: %v", what, err)
 			}
@@ -227,7 +228,7 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 				n.Must(n.do(op.do(owner, others[0])))
 			}
 			n.Must(n.do(op.undo(owner, others[0])))
-			n.Must(n.do(op.do(owner, others[fewFollowees])))
+			n.Must(n.do(op.do(owner, others[smallLimit])))
 		}
 	})
 }

@@ -20,13 +20,13 @@ type node struct {
 	service *Service
 }
 
-// fewFollowees is each limit of these tests: of followees, mutes, blocks and hides.
-const fewFollowees = 3
+// smallLimit is each limit of these tests: of followees, mutes, blocks and hides.
+const smallLimit = 3
 
 // newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: fewFollowees,
-		MaxMutes: fewFollowees, MaxBlocks: fewFollowees, MaxHides: fewFollowees})}
+	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: smallLimit,
+		MaxMutes: smallLimit, MaxBlocks: smallLimit, MaxHides: smallLimit})}
 }
 
 // eachNode runs a test on both engine pairs.
@@ -102,21 +102,21 @@ func TestRefusedFollowsAndUnfollows(t *testing.T) {
 // A user can reach the limit and not exceed it. The error names the limit, and an unfollow makes room.
 func TestTheNumberFollowedIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
-		users := n.Users(fewFollowees + 2)
+		users := n.Users(smallLimit + 2)
 		reader, others := users[0], users[1:]
-		for _, other := range others[:fewFollowees] {
+		for _, other := range others[:smallLimit] {
 			n.Must(n.do(n.service.Follow(reader, other)))
 		}
-		err := n.do(n.service.Follow(reader, others[fewFollowees]))
+		err := n.do(n.service.Follow(reader, others[smallLimit]))
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "at most 3") {
 			t.Errorf("one too many: %v", err)
 		}
-		if _, follows, err := people.Edge(t.Context(), n.Store, reader, others[fewFollowees]); follows || err != nil {
+		if _, follows, err := people.Edge(t.Context(), n.Store, reader, others[smallLimit]); follows || err != nil {
 			t.Errorf("refused, and there: %v", err)
 		}
 		n.unchanged("one of those followed, again", n.service.Follow(reader, others[0]))
 		n.Must(n.do(n.service.Unfollow(reader, others[0])))
-		n.Must(n.do(n.service.Follow(reader, others[fewFollowees])))
+		n.Must(n.do(n.service.Follow(reader, others[smallLimit])))
 		n.Must(n.do(n.service.Follow(others[0], reader))) // followers do not count toward the limit
 	})
 }

@@ -11,8 +11,8 @@ var (
 	raiseCounter = NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 )
 
-// LockCounter locks a counter until this transaction ends. Call it before RaiseCounter to look for rows that the previous holder of
-// the lock has added.
+// LockCounter locks a counter until this transaction ends. A transaction that has to see the rows of the previous holder of the lock
+// before it raises the counter calls it first.
 func (tx *Tx) LockCounter(ctx context.Context, counter string) error {
 	_, err := tx.Run(ctx, lockCounter, counter)
 	return err

@@ -49,8 +49,8 @@ func (s *DB) grow(ctx context.Context) error {
 
 // growLog is grow for SQLite. A write needs room in the log first.
 func (s *DB) growLog(ctx context.Context) error {
-	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more. If that
-	// fails, the log cannot be truncated, and growth shows whether it has room.
+	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more: so it is
+	// emptied here. If that fails, the growth shows whether the log has room.
 	s.truncateLog(ctx)
 	err := s.begin()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // counts once more: now it sees the rows of all transactions that had the lock before. If an owner is over the limit, the
 // transaction is run again, and its functions count those rows too.
 //
-// The owners of a limit are locked in one order, and so are the limits, as ends are. They are not locks of rows: visits and profiles
+// The owners of a limit are locked in one order, and so are the limits, as ends are. These are not locks of rows: visits and profiles
 // of the owners do not wait for them.
 type Limit struct {
 	key    int64     // tells its locks from those of other limits

@@ -55,7 +55,7 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()), d.migrations()}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()), d.goMigrations()}
 	engine := goose.DialectSQLite3
 	if d == Postgres {
 		engine = goose.DialectPostgres

@@ -22,8 +22,8 @@ var importedTables = []struct{ kind, table, owner string }{
 	{services.SiteMessageType, "site_messages", "0"},
 }
 
-// migrations are the steps that are written in Go.
-func (d dialect) migrations() goose.ProviderOption {
+// goMigrations are the steps that are written in Go.
+func (d dialect) goMigrations() goose.ProviderOption {
 	return goose.WithGoMigrations(goose.NewGoMigration(keysMigration, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		return keysToRefs(ctx, Runner{Dialect: d, db: transaction{tx}})
 	}}, nil))

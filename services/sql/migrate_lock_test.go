@@ -16,13 +16,13 @@ import (
 // waits is a handler of the log. It tells when a migration waits for a table.
 type waits struct {
 	slog.Handler
-	once chan struct{} // gets a value at the first such line
+	told chan struct{} // gets a value at each such line, unless the last value is still in it
 }
 
 func (w waits) Handle(_ context.Context, record slog.Record) error {
 	if strings.Contains(record.Message, "the migration waits for a table") {
 		select {
-		case w.once <- struct{}{}:
+		case w.told <- struct{}{}:
 		default:
 		}
 	}
@@ -57,7 +57,7 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 	}()
 	for range 2 { // it is tried again
 		select {
-		case <-waiting.once:
+		case <-waiting.told:
 		case err := <-opened:
 			t.Fatalf("the migration ended while the table was locked: %v", err)
 		case <-time.After(time.Minute):

@@ -64,8 +64,8 @@ func (p *player) believes() bool {
 	return true
 }
 
-// changed reports whether a statement of this run may have changed a row. Every statement may, except plain queries and statements that
-// found no row to change.
+// changed reports whether a statement of this run may have changed a row. Every statement may, unless its answer is known and it is a
+// plain query or found no row to change.
 func (p *player) changed() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
 		text := strings.TrimSpace(s.text)

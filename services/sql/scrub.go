@@ -191,7 +191,7 @@ func leftIn(ctx context.Context, q queryer, file fileFormat, first, last int64) 
 	for number := first; number <= last; number++ {
 		numbers = append(numbers, number)
 	}
-	err = scrubbed(ctx, q, file, numbers, func(of int64, _ scrubbedPage) error {
+	err = eachDirty(ctx, q, file, numbers, func(of int64, _ scrubbedPage) error {
 		left = append(left, of)
 		return nil
 	})
@@ -207,7 +207,7 @@ func overwrite(ctx context.Context, q queryer, numbers []int64) error {
 	if err != nil || !file.known() {
 		return err
 	}
-	return scrubbed(ctx, q, file, numbers, func(_ int64, page scrubbedPage) error {
+	return eachDirty(ctx, q, file, numbers, func(_ int64, page scrubbedPage) error {
 		_, err := q.exec(ctx, `UPDATE sqlite_dbpage SET data = ?1 WHERE pgno = ?2`, []any{page.data, page.number})
 		return err
 	})
@@ -219,10 +219,10 @@ type scrubbedPage struct {
 	data   []byte
 }
 
-// scrubbed finds the pages with deleted data among the given ones and their overflow pages. scrubbed calls found with the number
+// eachDirty finds the pages with deleted data among the given ones and their overflow pages. eachDirty calls found with the number
 // of the given page (for an overflow page, the page of its row) and with the page in which the data is overwritten. It calls found
 // only after all pages are read: SQLite must not write a table that it reads.
-func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
+func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
 	var chains []chain

@@ -216,7 +216,7 @@ func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
 	}
 }
 
-// Others write while the file is scrubbed. None of their rows is lost, and rows deleted before are gone after two rounds.
+// Others write while the file is scrubbed. None of their rows is lost, and after one more round nothing of rows deleted before is left.
 func TestScrubBesideOtherWrites(t *testing.T) {
 	f := newScrubFile(t, 2)
 	f.changes(1000)

@@ -49,7 +49,7 @@ type script struct {
 	steps   []step
 	waits   bool  // the run ended because it needs the answer of its last step
 	failed  error // the error of the run
-	idle    bool  // the run changed no row, as far as its answers are known
+	idle    bool  // no statement of the run may have changed a row: see player.changed
 	undone  bool  // the last pass undid the steps after sending them, because the function fails
 	sent    int   // the number of steps in the last pass
 	settled bool  // the run repeated the steps that were sent, with their answers

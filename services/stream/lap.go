@@ -21,7 +21,7 @@ const (
 // another writer begins a lap of its own.
 type lap struct {
 	running bool            // a lap is under way
-	again   bool            // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
+	again   bool            // another lap follows soon, see begin: nodes may have marked nobody until they learned that the stream is on
 	began   time.Time       // when the lap under way began, or else the last one
 	ended   time.Time       // when the last lap ended; zero while one is under way
 	worked  time.Duration   // without the waits for an engine that did not answer

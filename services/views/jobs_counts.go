@@ -72,7 +72,7 @@ func viewOf(job jobs.Job) (View, error) {
 // countsJob projects the count of one user.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// runReaders recounts for the readers of a view: at once if they are one page, otherwise by a job for each page. The job waits
+// runReaders recounts for the readers of a view: at once if they are less than a page, otherwise by a job for each page. The job waits
 // until the gap of an earlier pass is over: another node, which does not know of that pass, may have queued it.
 func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	view, err := viewOf(job)
@@ -106,7 +106,8 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	return s.jobs.Replace(ctx, job, made)
 }
 
-// chunksOf splits the readers of a view into chunks of a page; first is the first page, and the last chunk has no upper end.
+// chunksOf splits the readers of a view into chunks of a page; first is the first page. The last chunk has no upper end unless it is
+// a full page.
 func (s *Service) chunksOf(ctx context.Context, view View, first []services.UserID, since time.Time) (chunks []chunk, err error) {
 	for page, after := first, services.UserID(0); ; {
 		part := chunk{Code: view.Code, ID: view.ID, After: after, To: ^services.UserID(0)}

@@ -156,8 +156,8 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 	})
 }
 
-// meddler is a context that runs something else before the nth round trip of Redis. With every n it does so between two other steps of
-// the work, also between its read of SQL and its write.
+// meddler is a context that runs something else before the nth round trip of Redis. With each n that is between another two steps of the
+// work, also between its read of SQL and its write.
 type meddler struct {
 	context.Context
 	left int // the round trips until do runs

@@ -20,10 +20,10 @@ const (
 	// trimmedAt is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
 	trimmedAt = minKeptItems + 32
-	// lifetime is how long a view stays without a new item.
+	// lifetime is how long a view stays without a new item or a rebuild.
 	// A view without new items soon has no readers. If one comes, they build it again.
 	lifetime = 7 * 24 * time.Hour
-	// The members that are not items begin with "!", items with "=". stampMark has the time of the last removal.
+	// The members that are not items begin with "!", items with "=". stampMark has the stamp of the last removal, or of the view's birth.
 	stampMark = "!r"
 	// floorMark has the floor.
 	floorMark = "!f"
@@ -43,7 +43,7 @@ var (
 	viewRemove = scripts.Load("view_remove")
 	viewStamp  = scripts.Load("view_stamp")
 
-	// keys are views: ZSETs, item -> microseconds, three marks and at most trimmedAt items of 65 bytes.
+	// keys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimmedAt at most, more during a rebuild.
 	keys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: stampMark, Ours: func(rest string) bool {
 		code, id, found := strings.Cut(rest, "/")
 		return found && code != "" && id != ""
@@ -142,7 +142,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
-		// Without the mark of a floor the view is being built. A view of another epoch is from before Redis lost its data.
+		// Without the mark of a floor the view is missing or being built. A view of another epoch is from before Redis lost its data.
 		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
 			continue
 		}

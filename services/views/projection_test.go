@@ -81,7 +81,7 @@ func TestAKeyIsTheViewsOwn(t *testing.T) {
 	}
 }
 
-// A view of another epoch counts as missing and is rebuilt. Reads from before an earlier removal stay refused.
+// A view of another epoch counts as missing. A rebuild makes it anew, without its former items.
 func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
 	eachScene(t, func(s scene) {
 		s.build(news, Item{Name: "a", At: time.UnixMicro(5)}, Item{Name: "b", At: time.UnixMicro(6)})

@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// counting makes users who touched a view, and have documents.
-func (n node) counting(view View, count int) []services.UserID {
+// makeReaders makes users who touched a view. They have no documents yet.
+func (n node) makeReaders(view View, count int) []services.UserID {
 	n.TB.Helper()
 	users := n.Strangers(count)
 	commands := make([]*jobs.Command, count)
@@ -33,7 +33,7 @@ func (n node) counting(view View, count int) []services.UserID {
 // page, also if readers come after the pages were made.
 func TestEveryReaderOfAViewIsCounted(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	users := n.counting(news, 2*readersPerPage+10)
+	users := n.makeReaders(news, 2*readersPerPage+10)
 	watched := []services.UserID{users[0], users[readersPerPage-1], users[readersPerPage], users[len(users)-1]}
 	for _, user := range users {
 		if user == watched[0] || user == watched[1] || user == watched[2] || user == watched[3] {
@@ -64,7 +64,7 @@ func TestEveryReaderOfAViewIsCounted(t *testing.T) {
 // Items that come one after the other share passes over the readers: the next pass waits, also on a node that did not take the items.
 func TestPassesOverReadersAreThrottled(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
-	user := n.counting(news, 1)[0]
+	user := n.makeReaders(news, 1)[0]
 	n.Must(n.Projector.Rebuild(t.Context(), user))
 	n.Quiet(n.Fanout)
 	add := func(item string) {

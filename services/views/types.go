@@ -32,7 +32,7 @@ func ParseID(field, id string) (View, error) {
 // Item is one item of a view.
 type Item struct {
 	Name string    // the host application's key of the item: 1 to 64 characters
-	At   time.Time // to the microsecond
+	At   time.Time // Redis and SQL keep it to the microsecond; Service.Add cuts it to the millisecond
 }
 
 // Access is a user's last access of a view: items newer than UpTo are unread. It is a row of user_access_log, as the positions of

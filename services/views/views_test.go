@@ -116,8 +116,8 @@ func TestPastTheCapAViewIsAtLeast(t *testing.T) {
 	})
 }
 
-// A page of any number of views takes one query and one round trip. Where some views have to be built, SQL counts them, and the
-// page takes two more round trips.
+// A page of any number of views takes one round trip of Redis. Where some views have to be built, SQL counts them, and the page takes
+// two more.
 func TestViewsAreOneRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		user := n.Strangers(1)[0]
@@ -135,7 +135,7 @@ func TestViewsAreOneRoundTrip(t *testing.T) {
 	})
 }
 
-// Without Redis SQL counts the same; a lost view is rebuilt by its next reader.
+// Without Redis, and after Redis has lost the views, SQL counts the same.
 func TestViewsWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	user := n.Strangers(1)[0]

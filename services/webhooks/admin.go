@@ -132,7 +132,7 @@ func (s *Service) Remove(ctx context.Context, name string) error {
 
 // Rotate gives an endpoint a new secret and returns it. The former secrets also sign for the overlap, or until their own end if
 // that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxOverlap; CONFLICT
-// while five secrets sign.
+// if more than maxSecrets would sign.
 func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration) (text string, err error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return "", services.Errorf(services.Invalid, "overlap: 0s to %s is allowed", MaxOverlap)
@@ -187,8 +187,8 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	if !found {
 		return Tested{}, unknown(name)
 	}
-	// Keep a tenth of the caller's time for the answer, or the caller would get a timeout and not the receiver's outcome.
-	if end, some := ctx.Deadline(); some { // so that there is time to report that there was no answer
+	// Keep a tenth of the caller's time, to report that the receiver did not answer. Otherwise the caller would get only a timeout.
+	if end, some := ctx.Deadline(); some {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)
 		defer cancel()

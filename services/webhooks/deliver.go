@@ -284,7 +284,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 			}
 		})
 	}
-	// All requests have ended, so the fates and answers can be read without the lock.
+	// Once all requests have ended, no worker writes fates and answers any more, and they can be read.
 	group.Wait()
 	failures = int(recent.Load())
 	if !down { // failures of requests that were under way when the endpoint went down do not make the first pause longer

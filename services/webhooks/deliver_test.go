@@ -93,7 +93,7 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 	})
 }
 
-// A user whose events fail is tried again with growing pauses under one id, delays nobody else, and gets the newest change.
+// A user whose events fail is tried again after a pause, under one id. The user delays nobody else, and gets the newest change in the end.
 func TestOneUserFails(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

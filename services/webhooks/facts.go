@@ -157,7 +157,7 @@ func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name stri
 	return e, true, err
 }
 
-// Endpoints lists the endpoints by name; name is "" for all.
+// Endpoints lists the endpoint of this name, or, if name is "", all endpoints in the order of their names.
 func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, err error) {
 	now := s.db.Now()
 	err = s.db.Each(ctx, listWebhooks, []any{name}, func(scan func(...any) error) error {

@@ -28,7 +28,6 @@ type world struct {
 	*peopletest.Bundle
 	mu     sync.Mutex
 	likes  map[services.UserID]int
-	total  map[services.UserID]bool // likes are in the total
 	online map[services.UserID]bool
 	items  map[services.UserID]services.Item // the newest like
 	// comments are a second part, with items of its own.
@@ -154,7 +153,7 @@ func (r *receiver) take() []delivery {
 
 func newWorld(b *peopletest.Bundle) *world {
 	w := &world{
-		Bundle: b, likes: map[services.UserID]int{}, total: map[services.UserID]bool{}, online: map[services.UserID]bool{},
+		Bundle: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
 		items: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
 		comments: map[services.UserID]int{}, commented: map[services.UserID]services.Item{},
 	}

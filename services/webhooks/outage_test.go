@@ -104,8 +104,8 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 	})
 }
 
-// A change that waited for its user to be away is tried for the first time. If such changes fail in a row, the endpoint is down, and
-// gets single requests.
+// A change that waited for its user to be away is tried for the first time. If such changes fail in a row, the endpoint is down. They
+// arrive once it is up again.
 func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -135,7 +135,7 @@ func TestTotalsOfSources(t *testing.T) {
 	})
 }
 
-// A request that panics fails alone, and is tried again like one that is refused. A service without a clock stands for a bug.
+// A panic in a request is an error of that request, and the log names its webhook. A service without a clock stands for a bug.
 func TestAPanicFailsItsRequest(t *testing.T) {
 	var log strings.Builder
 	d := &deliverer{s: &Service{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}

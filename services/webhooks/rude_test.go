@@ -106,7 +106,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	})
 	sqltest.Equal(t, s.Stats().Endpoints, 2)
 	stop()
-	<-ended // a request that hangs does not delay the drain
+	<-ended // the drain ends the requests that hang, and counts no failure
 	for _, e := range sqltest.Must(s.Endpoints(t.Context(), ""))(t) {
 		if e.Delivers || e.Failures != 0 {
 			t.Errorf("after the drain: %+v", e)
@@ -350,5 +350,5 @@ func TestRemovedEndpoint(t *testing.T) {
 	})
 }
 
-// endLease ends the lease of the node that delivers app.
+// endLease ends the leases of all endpoints.
 var endLease = sql.AdHoc("the lease ends", `UPDATE webhooks SET until_us = 0`)

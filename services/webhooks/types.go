@@ -37,7 +37,7 @@ type Endpoint struct {
 	Delivers  bool      // a node delivers
 	Node      string    // the last node that delivered
 	Delivered int       // events
-	Waiting   int       // users whose newest change is not delivered: the request failed, or waits until the user is away
+	Waiting   int       // users whose newest change is not delivered: its request failed, or it waits until the user is away
 	Dead      int       // users whose newest change was given up
 	Since     time.Time // the oldest change that was not read yet; zero if there is none
 	Failures  int       // requests that failed since the last success

@@ -54,11 +54,11 @@ type Config struct {
 }
 
 const (
-	// leaseMargin is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed after a
+	// leaseMargin is how much longer a lease is than a request, so that a round ends within the lease. A lease is renewed after a
 	// quarter, so at least three quarters of it are left when a round begins: enough for roundFor and one request more.
 	leaseMargin = 15 * time.Second
-	// poll is also the time until the end of a pause is noticed.
-	poll = 500 * time.Millisecond // for new changes
+	// poll is how often an endpoint with nothing to send looks for new changes, or for the end of its pause.
+	poll = 500 * time.Millisecond
 )
 
 // Service is the webhooks on one node. It is safe for concurrent use.

@@ -96,7 +96,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 	}
 }
 
-// Every kind of code block works as the package comment says.
+// Blocks of sh, graphql, js and sql, and the outputs of these, work as the package comment says.
 func TestEveryKindOfBlockIsDone(t *testing.T) {
 	r, err := newReader(t)
 	if err != nil {
@@ -110,7 +110,8 @@ func TestEveryKindOfBlockIsDone(t *testing.T) {
 	}
 }
 
-// everyKind is a page with every kind of block.
+// everyKind is a page with every kind of block that runs, with a server, a terminal, and a block that is not run. Blocks that are only
+// parsed or compared with a file, and browsers, are in the pages of docs.
 const everyKind = `<!-- not run: needs another machine -->
 ` + "```sh\nfalse\n```\n" + `
 

@@ -85,7 +85,7 @@ func (r *reader) block(b block, all []block) error {
 		return nil
 	}
 	if source, found := b.directive("from"); found {
-		return isFrom(b.text, source)
+		return checkFrom(b.text, source)
 	}
 	switch b.language {
 	case "sh":
@@ -107,7 +107,7 @@ func (r *reader) block(b block, all []block) error {
 	}
 }
 
-// command runs a block of sh: in the first terminal, or in a terminal of its own for a server.
+// command runs a block of sh: in the shell of the page, or, if a directive names a server or a terminal, in a terminal of its own.
 func (r *reader) command(b block) error {
 	r.uses(b.text)
 	name, serves := b.directive("server")
@@ -263,7 +263,8 @@ func (r *reader) look(view, want string) error {
 }
 
 // match looks for the text want in got, without the white space of both; if whole is true, they must be equal. In want, "..." stands
-// for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends in got.
+// for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends in got,
+// counted without white space.
 func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder

@@ -138,7 +138,8 @@ func answer(request *http.Request, subscription bool) (string, error) {
 	return string(text), nil
 }
 
-// data checks that a block can be parsed. A block with a name is written to a file for the commands that follow.
+// data checks that a block of yaml, json or ini can be parsed, and that any other has a name. A block with a name is written to a file
+// for the commands that follow.
 func (r *reader) data(b block) error {
 	switch b.language {
 	case "yaml":
@@ -167,9 +168,9 @@ func (r *reader) data(b block) error {
 	return r.write(b)
 }
 
-// isFrom checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
+// checkFrom checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
 // for any lines; all other lines must be adjacent.
-func isFrom(text, file string) error {
+func checkFrom(text, file string) error {
 	content, err := os.ReadFile(filepath.Join(world.Root(), file))
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ const patience = 60 * time.Second
 // terminal is a bash in the folder of a page, as a reader would use.
 type terminal struct {
 	command *exec.Cmd
-	output  string        // the file that has everything printed since the last block
+	output  string        // the file that has everything printed; "" for the shell of a page
 	read    int           // how much of the output has been compared
 	ended   chan struct{} // closed when the bash has ended
 	blocks  int           // the number of blocks that were run

@@ -18,7 +18,7 @@ type worded struct {
 	fields map[string]any // the other fields of the input
 }
 
-// textInputs returns all inputs with a text that must not be empty, each valid except for its text.
+// textInputs returns inputs with a text that must not be empty, each valid except for its text.
 func (c *smallNode) textInputs() []worded {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }

@@ -41,7 +41,7 @@ func event(name string, fields ...any) map[string]any {
 	return event
 }
 
-// A request whose list of events cannot be parsed is refused as a whole.
+// A request whose list of events is too short or too long, or does not fit the schema, is refused as a whole.
 func TestBadIngest(t *testing.T) {
 	c := newSmallNode(t, nil)
 	good := event("publishPost", "as", "user:bob", "body", "b")

@@ -48,7 +48,8 @@ func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	return c
 }
 
-// facts reads everything in SQL that a request of these tests could change.
+// facts reads from SQL the number of jobs and the heads of logs, which most changes raise, and the facts of smallNodePeople that most
+// requests of these tests could change.
 func (c *smallNode) facts() map[string]any {
 	c.TB.Helper()
 	ctx, all := c.TB.Context(), map[string]any{}
@@ -91,7 +92,7 @@ func (c *smallNode) facts() map[string]any {
 	return all
 }
 
-// untouched runs an invalid request and checks that the facts stay as they were.
+// untouched runs a request that must have no effect, and checks that the facts stay as they were.
 func (c *smallNode) untouched(t *testing.T, request func(t *testing.T)) {
 	t.Helper()
 	before := c.facts()
@@ -240,7 +241,7 @@ func (c *smallNode) badTexts() []badValue {
 	}
 }
 
-// Every bad value of every argument gets its code and a message with the field and the allowed values, and has no effect.
+// A bad value of an argument gets its code and a message with the field and the allowed values, and has no effect.
 func TestBadValues(t *testing.T) {
 	c := newSmallNode(t, nil)
 	for _, bad := range slices.Concat(c.badIDs(), c.badTexts()) {
@@ -279,7 +280,7 @@ func TestBadValues(t *testing.T) {
 // Values exactly at the limits work, in any alphabet.
 func TestValuesAtTheLimits(t *testing.T) {
 	c := newSmallNode(t, nil)
-	for _, key := range []string{"a", strings.Repeat("k", 64), "A.b_c-9"} {
+	for _, key := range []string{"a", strings.Repeat("k", services.MaxKey), "A.b_c-9"} {
 		c.Follow("alice", key)
 		for _, body := range []string{"x", "👩‍👩‍👧‍👦 שלום 你好\u202e", strings.Repeat("𝄞", 5000), "line\nline\t\"quoted\" \\ </script>"} {
 			id := c.Publish(key, body)

@@ -161,8 +161,8 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 	}
 }
 
-// rank sorts mutations: first the mutations that create an object, then the mutations that use it, and last the mutations
-// that remove it.
+// rank is the place of a mutation in the order of the test: first the mutations that create an object, then those that use it, and last
+// those that withdraw or remove it.
 func rank(name string) int {
 	for i, form := range []string{"^(add|publish|send|define)", ".", "^(test|replay)", "^withdraw", "^remove"} {
 		if form != "." && regexp.MustCompile(form).MatchString(name) {

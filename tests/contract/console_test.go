@@ -103,7 +103,7 @@ func signedFor(t *testing.T, claims jwt.MapClaims) string {
 	return token
 }
 
-// consolePages are all requests that the console serves, except the requests to sign in and out.
+// consolePages are all requests that the console serves, except the style sheet and the requests to sign in and out.
 var consolePages = []struct{ method, path string }{
 	{"GET", "/admin"}, {"GET", "/admin/"}, {"GET", "/admin/webhooks"}, {"GET", "/admin/users"}, {"GET", "/admin/users?user=ann"}, {"GET", "/admin/acts"},
 	{"GET", "/admin/nothing"}, {"HEAD", "/admin"}, {"HEAD", "/admin/acts"},

@@ -79,7 +79,7 @@ func newPagers(t *testing.T) *pagers {
 	return p
 }
 
-// live gives a user three entries in each list.
+// live gives a user at least three entries in each list.
 func (p *pagers) live(t *testing.T, user string) {
 	t.Helper()
 	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
@@ -232,8 +232,8 @@ func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cu
 	}
 }
 
-// placeOf is a cursor with the list and the object that it comes from.
-type placeOf struct{ list, object, cursor string }
+// listCursor is a cursor with the list and the object that it comes from.
+type listCursor struct{ list, object, cursor string }
 
 // A cursor belongs to one user's list. If another user sends it, for any paginated list of the schema, it is refused. It may
 // be accepted only for the same list, if both users share that list; then it shows no more than the other user sees anyway.
@@ -244,11 +244,11 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	if len(lists) < 12 {
 		t.Fatalf("introspection shows %d paginated lists", len(lists))
 	}
-	var alices []placeOf
+	var alices []listCursor
 	for _, l := range lists {
 		for _, object := range p.objects(t, l, "alice") {
 			_, cursors := p.walk(t, l, "alice", object)
-			alices = append(alices, placeOf{l.name(), object, cursors[0]}, placeOf{l.name(), object, cursors[len(cursors)-2]})
+			alices = append(alices, listCursor{l.name(), object, cursors[0]}, listCursor{l.name(), object, cursors[len(cursors)-2]})
 		}
 	}
 	for _, l := range lists {
@@ -274,7 +274,7 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 
 // wantNothing requests, as bob, a page after a cursor of alice, and fails if it shows bob anything of alice's. own are the
 // entries of the list that bob sees without the cursor; nil if it is not bob's list.
-func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at placeOf, own []string) {
+func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at listCursor, own []string) {
 	t.Helper()
 	got, shown := p.page(t, l, "bob", object, at.cursor)
 	what := fmt.Sprintf("%s %s after %s of alice's %s %s", l.name(), object, at.cursor, at.list, at.object)

@@ -8,8 +8,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// openRefused opens the page with a script that runs before the page's own scripts. The script makes a call of the browser fail
-// until window.mended is true.
+// openRefused opens the page with a script that runs before the page's own scripts. The script makes a call of the browser fail; it may
+// stop that once window.mended is true, see mend.
 func openRefused(t *testing.T, script string) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}

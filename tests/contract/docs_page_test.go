@@ -13,8 +13,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// Every page of the books can be read on a phone and on a desk, in the light and the dark theme, by keyboard and with a screen
-// reader, and requests nothing from another server. If TIDINGS_TEST_PICTURES names a folder, screenshots are written into it.
+// Every page of the books fits a phone and a desk, has its pictures and no accessibility fault in the light and the dark theme, and
+// requests nothing from another server. If TIDINGS_TEST_PICTURES names a folder, screenshots are written into it.
 func TestTheBooksCanBeRead(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})

@@ -16,7 +16,7 @@ var hardKeys = []string{
 	"host", "admins", "{u1}:b", "a,b", "' OR 1=1 --", "100%", strings.Repeat("\u754c", services.MaxKey),
 }
 
-// Keys of any form are different users in tokens, events, IDs, lists, pushes and on every path of an answer.
+// Keys of any form are different users in tokens, events, IDs and lists, whether the answer is compiled or not.
 func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }

@@ -12,7 +12,8 @@ import (
 )
 
 // The first page of a live board takes one round trip to Redis if live and upcoming shows fill it, and one more if it continues
-// with replays. Every later page takes at most two, for any size and any number of followed hosts. No page reads SQL.
+// with replays. Every later page takes at most two, for any size and any number of followed hosts. No first page has its replays from
+// SQL.
 func TestRoundTripsOfABoard(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

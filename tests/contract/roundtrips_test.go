@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The badges take one round trip to Redis. A page of the home feed takes two, for any size and any number of followed authors, or
-// one if the node has its posts in memory. A push to 100 users takes one.
+// The badges take one round trip to Redis. A page of the home feed takes at most two, for any size and any number of followed authors,
+// and one if the node has its posts in memory. A push to 100 users takes one.
 func TestRoundTrips(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

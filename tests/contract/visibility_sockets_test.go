@@ -34,9 +34,9 @@ type line struct {
 // perLine is how many operations fit into the messages that a socket may send at once.
 const perLine = 15
 
-// unread is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
+// longestUnused is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
 // closes it in the end.
-const unread = 10 * time.Second
+const longestUnused = 10 * time.Second
 
 func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
 
@@ -60,7 +60,7 @@ func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (g
 func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
 	at := l.open[as]
-	if at != nil && (at.asked == perLine || time.Since(at.used) > unread) {
+	if at != nil && (at.asked == perLine || time.Since(at.used) > longestUnused) {
 		_ = at.conn.Close()
 		at = nil
 	}

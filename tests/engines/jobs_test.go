@@ -335,7 +335,7 @@ func TestWaitingKeys(t *testing.T) {
 	})
 }
 
-// A planned job does not count as waiting until it is due.
+// The age of a job that was planned for later counts from when it is due, that of any other job from when it was made.
 func TestPlannedJobsAreNotOld(t *testing.T) {
 	each(t, func(b *bundle) {
 		now := b.clock.Now().UTC().Truncate(time.Microsecond)

@@ -90,7 +90,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 				_, err = table.read(key + n)
 			}
 			return err
-		}, nil, 1 + 2 + 6 + 8}, // the second pass is as cheap as a prefetch
+		}, nil, 1 + 2 + 6 + 8}, // two passes, because the second is as cheap as a prefetch; six prefetches; and the last pass
 		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
 			changed, err := table.put(key+1000, 1) // the first pass learns that the cell does not exist
 			if err == nil && changed == 0 {
@@ -230,8 +230,8 @@ func TestIDsOfABatchRise(t *testing.T) {
 	})
 }
 
-// After the deadline of its caller, a function ends at its next statement with an error that says so. It writes nothing, and
-// other callers do not wait for it.
+// After the deadline of its caller, a function ends at its next statement with an error that says so. It writes nothing, and a later
+// write succeeds.
 func TestAWriteEndsWithItsTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)

@@ -46,7 +46,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	}
 }
 
-// An operator can recount one user's badges. No other caller may, and a request for a key without a user makes no user.
+// An operator can recount one user's badges. No other caller may, and a key without a user is NOT_FOUND.
 func TestRecountBadges(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})

@@ -345,7 +345,8 @@ func (l *load) right(person string, got world.Badges) error {
 	return nil
 }
 
-// settles waits until the server and every device show the state of the ledger; no device may report a fault before that.
+// settles stops the load, and waits until the server and every device show the state of the ledger. It fails the test if the load
+// recorded a fault.
 func (l *load) settles(within time.Duration, watches ...*world.Watch) {
 	l.tb.Helper()
 	l.stop()

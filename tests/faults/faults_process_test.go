@@ -86,7 +86,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 			t.Fatalf("%s: %s", query, code)
 		}
 	}
-	l.turnFollowOf(reader, author)
+	l.followOnce(reader, author)
 	if got, err := l.badgesOf(reader); err != nil || got.Total.Value != 0 {
 		t.Fatalf("at first: %+v, %v", got, err)
 	}
@@ -112,8 +112,8 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 }
 
-// turnFollowOf makes one user follow the other, or unfollow, outside of the load.
-func (l *load) turnFollowOf(reader, author string) {
+// followOnce makes one user follow the other, outside of the load.
+func (l *load) followOnce(reader, author string) {
 	l.tb.Helper()
 	code := l.mutate(reader, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
 	if code != "" {

@@ -143,7 +143,7 @@ func turnRed(t *testing.T, trees map[string]violation) {
 			}
 			for _, fault := range faults[1:] {
 				if !strings.HasPrefix(c.fault, "the header") {
-					t.Errorf("one fault was violation, found also: %s", fault)
+					t.Errorf("one fault was expected, found also: %s", fault)
 				}
 			}
 		})

@@ -27,7 +27,7 @@ type boards struct {
 	follows        map[relation]followed   // follower and host -> the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
-	step           int    // the number of steps so far
+	step           int    // the number of steps of follow so far
 	begin          uint64 // the version of the changelog at the start
 }
 

@@ -68,7 +68,7 @@ func TestHowManySessionsThereAre(t *testing.T) {
 	}
 }
 
-// A session lives while it is read or watched, but 12 hours at most. A late read does not revive it.
+// A session lives while it is read, but 12 hours at most. A late read does not revive it.
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
@@ -218,7 +218,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	}
 }
 
-// An event of the host application marks a user's board as seen, up to the shows of a session or up to the shows that are live now.
+// An event of the host application marks a user's board as seen: as it was when a session began, or as it is now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 	n, reader := boardOf(t, "embedded", "request")
 	session := n.BoardFor(reader, live.Ask{}).Session

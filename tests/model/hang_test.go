@@ -16,8 +16,8 @@ import (
 // than 300 ms.
 const hangBound = 3 * time.Second
 
-// While Redis hangs, SQL answers every kind of read, including the first read. No reader waits for Redis twice, or behind
-// other waiting readers.
+// While Redis hangs, SQL answers every kind of read within hangBound, including the first read. So no reader waits behind other waiting
+// readers.
 func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	reads := map[string]string{
 		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,

@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// allBadges selects the numbers that a mark of any source changes, and their precision.
+// allBadges selects the numbers that the marks of everySource change, and their precision.
 const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
@@ -36,7 +36,7 @@ func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
 	return numbersShown(n, data.Viewer.Badges)
 }
 
-// everySource gives bob unread items in each source, and returns the mutations that bob's client can send, by name.
+// everySource gives bob unread items in each source but views, and returns the mutations that bob's client can send, by name.
 func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {

@@ -33,7 +33,7 @@ func newHome(n *world.Node, flush, lose func()) *home {
 	for _, person := range h.People { // admins can only pin users who were named before
 		n.Must(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
 	}
-	h.Shows = func(reader, author string) bool {
+	h.MaySee = func(reader, author string) bool {
 		_, muted := h.mutes[relation{reader, author}]
 		_, hides := h.hides[relation{author, reader}]
 		return !muted && !hides
@@ -99,6 +99,7 @@ func (h *home) end(*rapid.T) {
 	}
 }
 
+// hide hides a person from another, or ends the hide.
 func (h *home) hide(t *rapid.T) {
 	p := h.two(t)
 	h.Pending = true // the job changes the other person's feed

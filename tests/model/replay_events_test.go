@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ref is the index of an earlier event of the history. In an input it stands for the ID of the object that the event made.
-type ref int
+// eventIndex is the index of an earlier event of the history. In an input it stands for the ID of the object that the event made.
+type eventIndex int
 
 // pastEvent is one event of a history.
 type pastEvent struct {
@@ -27,15 +27,15 @@ type history struct {
 	group  string    // the ID of a conversation of all people, on both nodes
 	clock  time.Time // the time of the present event
 	events []pastEvent
-	made   map[string][]ref // the objects that each action made
-	owner  map[ref]string   // who acted in each event
-	due    []time.Time      // times at which jobs are due between the events
+	made   map[string][]eventIndex // the objects that each action made
+	owner  map[eventIndex]string   // who acted in each event
+	due    []time.Time             // times at which jobs are due between the events
 }
 
 func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
 
 // one draws an object that an action made; the result is false if there is none.
-func (h *history) one(action string) (ref, bool) {
+func (h *history) one(action string) (eventIndex, bool) {
 	if len(h.made[action]) == 0 {
 		return 0, false
 	}
@@ -44,7 +44,7 @@ func (h *history) one(action string) (ref, bool) {
 
 // add appends an event at the present time.
 func (h *history) add(as, name string, input map[string]any) {
-	place := ref(len(h.events))
+	place := eventIndex(len(h.events))
 	if slices.Contains([]string{"publishPost", "sendMessage", "publishAnnouncement", "scheduleShow"}, name) {
 		h.made[name] = append(h.made[name], place)
 	}

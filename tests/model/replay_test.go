@@ -21,9 +21,9 @@ import (
 // replayed is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
 type replayed struct {
 	*world.Node
-	group string         // the ID of the conversation on this node
-	ids   map[ref]string // this node's ID of the object that each event made
-	codes []string       // the error of each event, "" for none
+	group string                // the ID of the conversation on this node
+	ids   map[eventIndex]string // this node's ID of the object that each event made
+	codes []string              // the error of each event, "" for none
 }
 
 // advanceTo moves the clock forward to a time.
@@ -44,7 +44,7 @@ func (r *replayed) settled() {
 func (r *replayed) resolved(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
-		if of, is := value.(ref); is {
+		if of, is := value.(eventIndex); is {
 			input[name], ok = r.ids[of], ok && r.ids[of] != ""
 		}
 		if value == group {
@@ -68,7 +68,7 @@ func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	for i, result := range data.Ingest.Results {
 		code := ""
 		if result.ID != nil {
-			r.ids[ref(first+i)] = *result.ID
+			r.ids[eventIndex(first+i)] = *result.ID
 		}
 		if result.Error != nil && !undoes(events[i]) {
 			code = result.Error.Code
@@ -148,7 +148,7 @@ func (r *replayed) later(t *rapid.T, h *history) {
 
 // startReplay creates the people of a history on a node by their first visits, and their room.
 func (r *replayed) startReplay(people []string) {
-	r.ids, r.codes = map[ref]string{}, nil
+	r.ids, r.codes = map[eventIndex]string{}, nil
 	for _, person := range people {
 		r.Badges(person)
 		r.OnShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
@@ -172,7 +172,7 @@ func checkReplay(t *testing.T, live, later *replayed) {
 	var due []time.Time // of all histories, because jobs of one history may become due during the next
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		h := &history{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
+		h := &history{t: t, made: map[string][]eventIndex{}, owner: map[eventIndex]string{}, due: slices.Clip(due)}
 		for i := range 4 {
 			h.people = append(h.people, fmt.Sprintf("r%dp%d", number, i))
 		}

@@ -30,7 +30,7 @@ var hidden = []*regexp.Regexp{
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// sees returns everything that a person is shown, with explained counts.
+// sees returns everything of replayView that a person is shown, once a recount has found that the badges equal the facts.
 func (r *replayed) sees(t *rapid.T, person string) any {
 	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }

@@ -37,8 +37,8 @@ type composition struct {
 	nodes    map[string]*world.Process
 	URL      string // the proxy's URL
 
-	mu   sync.Mutex
-	next int // the last part of the next client's address
+	mu         sync.Mutex
+	lastClient int // the last part of the newest client's address
 }
 
 // service is a service of the compose file.
@@ -50,12 +50,12 @@ type service struct {
 // hosts are the last parts of the addresses of services. The last parts of clients' addresses are higher.
 var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
-const firstClient = 100 // the last part of the first client's address
+const clientsAbove = 100 // the last parts of clients' addresses are greater
 
 // compose starts all services.
 func compose(t *testing.T) *composition {
 	t.Helper()
-	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, next: firstClient}
+	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, lastClient: clientsAbove}
 	var file struct{ Services map[string]service }
 	if err := yaml.Unmarshal([]byte(c.file("deploy/compose/compose.yaml")), &file); err != nil {
 		t.Fatal(err)
@@ -295,10 +295,10 @@ func (c *composition) token(user, scope string) string {
 func (c *composition) client() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.next++; c.next > 254 {
+	if c.lastClient++; c.lastClient > 254 {
 		c.t.Error("there are no more addresses for clients")
 	}
-	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.network, ".", c.next))}
+	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.network, ".", c.lastClient))}
 }
 
 // watch opens a device of a user, from an address of its own.

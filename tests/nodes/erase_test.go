@@ -20,13 +20,13 @@ const (
 	leaverID = 31234567      // the leaver's ID
 )
 
-// lives are people who do everything that the API allows, at random.
+// lives are people who do, at random, most of what the API allows.
 type lives struct {
-	n                          *world.Node
-	rng                        *rand.Rand
-	people                     []string
-	posts, shows, talks, texts []string
-	acts                       int // texts that were made
+	n                             *world.Node
+	rng                           *rand.Rand
+	people                        []string
+	posts, shows, talks, messages []string // the IDs of what the acts made; texts are messages
+	textsMade                     int      // texts that were made
 }
 
 // newLives makes people. One of them, the leaver, has an ID that is easy to find in every table.
@@ -58,11 +58,11 @@ func (l *lives) one(of []string) string {
 
 // text makes a text of a person. The leaver's texts contain secret.
 func (l *lives) text(person string) string {
-	l.acts++
+	l.textsMade++
 	if person == leaver {
-		return fmt.Sprintf("%s %d", secret, l.acts)
+		return fmt.Sprintf("%s %d", secret, l.textsMade)
 	}
-	return fmt.Sprintf("text %d", l.acts)
+	return fmt.Sprintf("text %d", l.textsMade)
 }
 
 var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // the ID of an object that an act made
@@ -85,14 +85,14 @@ func (l *lives) ask(as, query string) {
 		l.n.TB.Fatalf("%s: %s", query, answer.Errors[0].Message)
 	}
 	for _, found := range madeID.FindAllStringSubmatch(string(answer.Data), -1) {
-		list := map[string]*[]string{"post": &l.posts, "show": &l.shows, "message": &l.texts, "conversation": &l.talks}[found[2]]
+		list := map[string]*[]string{"post": &l.posts, "show": &l.shows, "message": &l.messages, "conversation": &l.talks}[found[2]]
 		if !slices.Contains(*list, found[1]) {
 			*list = append(*list, found[1])
 		}
 	}
 }
 
-// lifeActs are all acts of a person a, which may concern another person b.
+// lifeActs are the acts that a person a does at random. They may concern another person b.
 var lifeActs = []func(l *lives, a, b string) string{
 	func(l *lives, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
@@ -120,7 +120,7 @@ var lifeActs = []func(l *lives, a, b string) string{
 	},
 	func(l *lives, a, b string) string {
 		text := l.text(a)
-		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.acts)
+		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.textsMade)
 	},
 	func(l *lives, a, b string) string {
 		return fmt.Sprintf(`publishPost(input:{body:%q}){post{id}}`, l.text(a))
@@ -171,7 +171,7 @@ var lifeActs = []func(l *lives, a, b string) string{
 		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.one(l.talks), l.text(a))
 	},
 	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.one(l.texts))
+		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.one(l.messages))
 	},
 	func(l *lives, a, b string) string {
 		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
@@ -194,7 +194,7 @@ var lifeActs = []func(l *lives, a, b string) string{
 	},
 	func(l *lives, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
 	func(l *lives, a, b string) string {
-		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.acts%2 == 0)
+		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.textsMade%2 == 0)
 	},
 	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
 }
@@ -219,7 +219,7 @@ func (l *lives) act(i int, a string) {
 	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
 }
 
-// live does random acts of everybody, about half of them the leaver's.
+// live does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
 func (l *lives) live(count int) {
 	for range count {
 		person := l.one(l.people)

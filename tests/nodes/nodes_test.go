@@ -14,8 +14,8 @@ import (
 	"tidings/tests/world"
 )
 
-// carries checks that a device at one node shows changes that were made through the other node: posts, deletions, likes, marks
-// and unfollows.
+// carries checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow that were made through here. It also
+// checks that the author's device shows a like.
 func carries(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"

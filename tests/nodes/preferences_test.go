@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The count of a category always reaches the icon of a closed page. It alerts only if the user wants that. Items that came while
-// the category did not alert do not alert later.
+// What a category adds to the total always reaches the icon of a closed page. A category alerts only if the user wants that. Items that
+// came while the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
 	n, push := pushing(t)
 	phone{push.Browser("phone"), n}.register("ann")

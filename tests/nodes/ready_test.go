@@ -84,7 +84,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later, the starts and ends of shows are before the last midnight. The last midnight is part of the version too.
+	// A day later, the last midnight is after the starts and ends of the shows. The last midnight is part of the version too. The missing
+	// counts must raise the version nevertheless.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)

@@ -94,7 +94,7 @@ type World struct {
 	liked   map[string]map[string]int        // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool       // post -> liker -> whether the like stands, which is false once it is undone
 	Noticed map[string]int                   // recipient -> the Clock up to which they have seen their notifications
-	Shows   func(reader, author string) bool // whether a reader who follows the author may see their posts; nil: always
+	MaySee  func(reader, author string) bool // whether a reader who follows the author may see their posts; nil: always
 	// Unshown reports whether the author hid from the reader, or blocked them, when the post at place was published; nil: never.
 	Unshown func(reader, author string, place int) bool
 	Off     func(person, category string) bool // whether the person turned off the category of notifications; nil: nobody did
@@ -125,7 +125,7 @@ func NewWorld(n *Node, flush func()) *World {
 // Followed returns the number of posts at the time of the follow, and whether the reader follows the author and may see the posts.
 func (w *World) Followed(reader, author string) (since int, follows bool) {
 	since, follows = w.Follows[reader][author]
-	return since, follows && (w.Shows == nil || w.Shows(reader, author))
+	return since, follows && (w.MaySee == nil || w.MaySee(reader, author))
 }
 
 // feed returns the IDs of the posts that the reader's feed must list, newest first.

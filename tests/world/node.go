@@ -270,7 +270,8 @@ type Count struct {
 	InTotal   bool // it counts in the total
 }
 
-// check returns an error unless each total is the sum of the parts that are in it, and no count is negative.
+// check returns an error if a part of a total is negative, or if a total is not the sum of the parts that are in it. It does not compare
+// the total of a source that is out of the whole total.
 func (b Badges) check() error {
 	var notifications, messages []Count
 	for _, category := range b.Notifications.Categories {

@@ -19,8 +19,8 @@ import (
 // precisions numbers the precisions from the best to the worst. A total has the precision of its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// CheckInvariants does what check does, and also checks which parts are in the total, and the total's precision and display. All
-// these rules must hold at any moment.
+// CheckInvariants does what check does, and also checks that the home feed and the likes are in the total, and the total's precision and
+// display. All these rules must hold at any moment.
 func (b Badges) CheckInvariants() error {
 	if err := b.check(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (b Badges) CheckInvariants() error {
 		return fmt.Errorf("a part is not in the total: %+v", b)
 	}
 	worst := 0
-	for _, part := range []Count{feed, b.Notifications.Total, b.SiteMessages.Total, b.Announcements, b.Conversations.Total, b.Views} {
+	for _, part := range []Count{feed, b.Notifications.Total, b.SiteMessages.Total, b.Announcements, b.Conversations.Total, b.Views, b.LiveBoard} {
 		if part.InTotal {
 			worst = max(worst, precisions[part.Precision])
 		}

@@ -1,4 +1,4 @@
-// Package browsertest drives GraphiQL in a real browser, for tests.
+// Package browsertest drives the pages of a server in a real browser, above all GraphiQL, for tests.
 //
 // It guarantees each test a separate profile, which is removed when the test ends, in one browser for all tests of a package; a
 // record of the requests and the complaints of each browser tab; and steps that wait for a condition, up to a deadline, and never
@@ -106,8 +106,8 @@ func NewBrowser(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// start starts the first of these browsers that is installed. It returns the first tab, and a function that stops the
-// browser.
+// start starts the browser that CHROMIUM names, or, if it names none, the first of these that is installed. It returns the first tab, and
+// a function that stops the browser.
 func start(candidates []string) (tab context.Context, stop func() error, err error) {
 	path, err := find(os.Getenv(CHROMIUM), candidates, exec.LookPath)
 	if err != nil {

@@ -22,7 +22,7 @@ func (a *Application) Handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			// When do returns, the fact and its event are on disk.
 			answer, err := do(r.Context(), r)
-			a.announce()
+			a.wakeRelay()
 			reply(w, answer, err)
 		})
 	}
@@ -66,8 +66,8 @@ func article(r *http.Request) int64 {
 	return id
 }
 
-// announce wakes the relay, which otherwise would find a new event only after lookEvery.
-func (a *Application) announce() {
+// wakeRelay wakes the relay, which otherwise would find a new event only after lookEvery.
+func (a *Application) wakeRelay() {
 	select {
 	case a.news <- struct{}{}:
 	default: // a wake-up is already under way

@@ -157,7 +157,7 @@ func TestRelayFindsTheSpoiledRow(t *testing.T) {
 	}
 }
 
-// A request has no more events and bytes than Tidings takes.
+// A request has no more bytes than Tidings takes, and at least half as many if the outbox is full enough.
 func TestBatchesAreBounded(t *testing.T) {
 	a := application(t, func([]string) string { return "" })
 	for range mostEvents {

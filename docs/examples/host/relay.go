@@ -17,7 +17,7 @@ import (
 const (
 	mostEvents = 500       // the most events that Tidings accepts in one request
 	mostBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
-	// Each act wakes the relay, so this interval is only for rows of another process.
+	// Each act wakes the relay, so the relay needs this interval only for rows of another process. WatchErasures asks as often.
 	lookEvery = time.Second
 )
 

@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// life has a row of everything that a user can have. Times are microseconds. Where a row names two users, there is another row
-// with the roles exchanged, which an export must not contain.
+// life has a row of everything that a user can have. Times are microseconds. For most rows that name two users there is another
+// row with the roles exchanged, which an export must not contain.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 9223372036854775807, TRUE), (2, 1, 0, FALSE)`,

@@ -155,7 +155,7 @@ func (s Step) Crash(t *testing.T, w *World) {
 }
 
 // CheckConverges does a step and runs its jobs. It fails unless the users' documents and inboxes then equal the facts, and unless
-// doing the jobs again changes nothing.
+// a further ProjectSeen and Reconcile of each reader change nothing.
 func (s Step) CheckConverges(t *testing.T, w *World) {
 	t.Helper()
 	users := w.Users(Crowd)
@@ -169,8 +169,8 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
-	// Everything is done once more: idempotent work changes no version. The version of a reader of pulled authors may change, because a
-	// node may have counted their posts in SQL before the reader's follow was projected.
+	// The readers are projected once more: idempotent work changes no version. The version of a reader of pulled authors may change,
+	// because a node may have counted their posts in SQL before the reader's follow was projected.
 	versions, err := w.Redis.Versions(t.Context(), users)
 	w.Must(err)
 	for _, user := range users[1:] {

@@ -1,7 +1,7 @@
 // Package fanouttest gives tests everything below the services: real engines, a clock that is moved by hand, jobs that run
 // when the test says so, and a comparison of readers' documents and inboxes with the facts.
 //
-// It guarantees that no two worlds share data. A step that fails ends the test.
+// It guarantees that two calls of New share no data, unless their options name the same engines. A step that fails ends the test.
 package fanouttest
 
 import (

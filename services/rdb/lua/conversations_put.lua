@@ -3,7 +3,7 @@
 -- or one's own. It is a counter of 23 bits with an arbitrary first value, so that it takes 5 bytes.
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
 -- ARGV[1] step of a rebuild, or ''  ARGV[2...] pairs: conversation, state
--- Returns {status, n, 1 = a count fell below zero and was set to zero, nodes...}
+-- Returns {status, n, 1 = a count fell below zero; a sum that did is set to zero, nodes...}
 local n, unread, mentions, kept, list, st, known, version = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx', 'Cv'))
 n = tonumber(n)
 if not n then return { 0 } end

@@ -6,7 +6,7 @@ local d, entry = open(KEYS[1], KEYS[2]), ARGV[2]
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 local counts, id = entry:sub(19) == '+', entry:sub(1, 13)
--- The same post with the other flag means that the edge has changed: the caller reads it again. A counting entry whose ID is
+-- The same post with the other flag means that the follow has changed: the caller reads it again. A counting entry whose ID is
 -- above fq has no such twin, because fq is at or above every entry that does not count.
 if not counts or id <= d.fq then
   if redis.call('ZSCORE', KEYS[2], entry:sub(1, 18) .. (counts and '-' or '+')) then return { 3 } end

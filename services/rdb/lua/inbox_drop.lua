@@ -7,7 +7,7 @@ local drops = {} -- of the registered lists, in their order: the functions that 
 -- The lists' functions end here.
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
--- The fence comes first, even if nothing of the author is here: an add that read the old edge may still be on its way.
+-- The fence comes first, even if nothing of the author is here: an add that read the old follow may still be on its way.
 fence(KEYS[1], d)
 for k, drop in ipairs(drops) do drop(KEYS[3 + k], ARGV[1]) end
 local removed = unname(KEYS[1], 'F', ARGV[2]) and 1 or 0

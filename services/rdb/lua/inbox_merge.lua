@@ -1,7 +1,7 @@
 -- Merges a SQL read for this one reader: an author's newest posts after a follow, or one post again after RETRY, and the
 -- authors that the document must name.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
--- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: refuse older reads; 2 = the same, and no post of the author
+-- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the follow may be new: refuse older reads; 2 = the same, and no post of the author
 -- counts any more
 -- ARGV[3] authors, as F has them
 -- ARGV[4] hosts, as L has them  ARGV[5...] entries
@@ -16,8 +16,8 @@ if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
 -- A trimmed post may be the author's and may still count: only a refill can tell.
 local doubt = ARGV[2] == '2' and d.ft > mark(d)
--- What nodes count in SQL may have changed although the inbox did not: a post below the floor counts (d.beyond), or the edge has
--- changed and a node has counted by the former edge. Both need a new version.
+-- What nodes count in SQL may have changed although the inbox did not: a post below the floor counts (d.beyond), or the follow has
+-- changed and a node has counted by the former one. Both need a new version.
 local moved = d.beyond or ARGV[2] ~= '0' and countedInSQL(KEYS[1], d)
 if added == 0 and d.ft == ft and not moved and not doubt then return unchanged(KEYS[2], d) end
 trim(KEYS[2], d)

@@ -3,7 +3,7 @@
 -- ARGV[1] 1 = refill: remove the floor of the inbox, and keep the lists  ARGV[2] epoch
 -- ARGV[3] the first day that is not idle: if the document's day is earlier, the floor is removed too; -1 = nobody visits: without a
 -- document there is nothing to do
--- ARGV[4...] triples: field, value at birth, pattern of a whole value ('': it is born with the field before it; '?': it may be absent)
+-- ARGV[4...] triples: field, value at birth ('': it is born with the field before it; '?': it may be absent), pattern of a whole value
 -- What is born again takes back what a build has written: a new rm, or an empty bp, refuses the end of that build.
 -- Returns the stamp (us) to read SQL under; '0' if nobody visits and there is no document
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'

@@ -4,7 +4,7 @@
 -- ARGV[1] the last day of activity at which the keys are dropped; -1 = whatever day the document has
 -- Returns how many keys were dropped
 local last = tonumber(ARGV[1])
--- With -1, or where the document is of the wrong type and says nothing about a visit, SQL alone has decided.
+-- With -1, or where the document is missing or of the wrong type, and so says nothing about a visit, SQL alone has decided.
 local kind = redis.call('TYPE', KEYS[1])
 if last >= 0 and (kind.ok or kind) == 'hash' then
   local d, st, rm = unpack(redis.call('HMGET', KEYS[1], 'd', 'st', 'rm'))

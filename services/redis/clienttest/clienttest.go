@@ -61,7 +61,7 @@ func Each(t *testing.T, run func(t *testing.T, c *redis.Client)) {
 }
 
 // EveryScriptIsLoaded fails the test if a script of files is not loaded, if its source is not the engine's library followed by
-// whole parts and the script itself, or if no script has a part. Parts are the files whose name begins with "lib".
+// whole parts and the script itself, or if a part is in no script. Parts are the files whose name begins with "lib".
 func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
 	t.Helper()
 	paths, err := fs.Glob(files, "lua/*.lua")

@@ -82,7 +82,7 @@ func giveBack(servers []*Server) {
 		if whole && s.command != nil {
 			_ = s.command.Process.Signal(resumeSignal)
 		}
-		whole = whole && s.command != nil && s.do(ready) == nil
+		whole = whole && s.command != nil && s.do(checkReady) == nil
 	}
 	if !whole {
 		for _, s := range servers {
@@ -124,7 +124,7 @@ func newCluster(tb testing.TB) []*Server {
 	}
 	deadline := time.Now().Add(clusterDeadline)
 	for _, s := range servers {
-		for err := s.do(ready); err != nil; err = s.do(ready) {
+		for err := s.do(checkReady); err != nil; err = s.do(checkReady) {
 			if time.Now().After(deadline) {
 				tb.Fatalf("the cluster is not ready after %s: %v", clusterDeadline, err)
 			}
@@ -135,8 +135,8 @@ func newCluster(tb testing.TB) []*Server {
 	return servers
 }
 
-// ready checks that a node knows all other nodes and all slots.
-func ready(ctx context.Context, client *redis.Client) error {
+// checkReady checks that a node knows all other nodes and all slots.
+func checkReady(ctx context.Context, client *redis.Client) error {
 	info, err := client.ClusterInfo(ctx).Result()
 	if err != nil {
 		return err

@@ -130,7 +130,7 @@ func sweepFolders() {
 func freePort(tb testing.TB) int {
 	for range 1000 {
 		port := firstPort + rand.IntN(portRange)
-		if listens(port) && listens(port+10_000) {
+		if canListen(port) && canListen(port+10_000) {
 			return port
 		}
 	}
@@ -138,8 +138,8 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
-// listens reports whether a port can be had, by taking it for a moment.
-func listens(port int) bool {
+// canListen reports whether a port can be had, by taking it for a moment.
+func canListen(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	return err == nil && listener.Close() == nil
 }

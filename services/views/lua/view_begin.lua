@@ -9,6 +9,7 @@ local rm, time = redis.call('ZSCORE', KEYS[1], '!r'), now()
 local epoch = redis.call('ZSCORE', KEYS[1], '!e')
 if not (rm and epoch) or tonumber(epoch) ~= -tonumber(ARGV[2]) then
   redis.call('DEL', KEYS[1])
+  -- The new stamp is later than that of the last removal, so that reads from before the removal stay refused.
   rm = math.min(-time, tonumber(rm or 0) - 1)
   redis.call('ZADD', KEYS[1], string.format('%.0f', rm), '!r', -tonumber(ARGV[2]), '!e')
 else

@@ -39,7 +39,7 @@ type World struct {
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID            // the time of the follow
 	seen  map[services.UserID]services.PostID // up to which post each user has seen the feed
-	pulls map[services.UserID]bool            // authors named in their followers' documents
+	pulls map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
 	last  services.PostID                     // greatest ID that was assigned
 	held  []services.PostID                   // IDs assigned to transactions that have not committed
 
@@ -221,7 +221,7 @@ func (w *World) projectEdge(reader, author services.UserID) {
 	w.Enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
 }
 
-// publish commits a post. Its ID may have been assigned long before.
+// publish commits a post, whose ID may have been assigned long before. One call in six only assigns an ID, for a later call.
 func (w *World) publish(author services.UserID) {
 	id := w.NextID()
 	if w.Random.IntN(6) == 0 {
