@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet is a say that prints nothing.
+// quiet is for the parameter say of seed. It prints nothing.
 func quiet(string, ...any) {}
 
 // world is a server that counts the events that it gets.

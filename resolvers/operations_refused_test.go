@@ -32,7 +32,7 @@ func ofPost(name string) early {
 	}
 }
 
-// ofUser is a request on the user late, before late exists. other has the conflicting fields.
+// ofUser is a request on the user with the key "late", who does not exist yet. other has the conflicting fields.
 func ofUser(name string, in, other event) early {
 	in["as"] = "user:alice"
 	return early{name: name, in: in, conflicting: other, comes: func(s *story) { s.Named("late") }}
@@ -160,12 +160,13 @@ func (s *story) sendEarly(of early, key string, ask func(string, event, string, 
 }
 
 var (
-	// Afterwards no user has the key late, and no object has a ref but kept.
+	// Afterwards no user has the key "late", and no object has a ref but "kept".
 	renameLate = sql.NewStatement("rename a user of the test", `UPDATE users SET key = $1 WHERE key = 'late'`)
 	freeRefs   = sql.NewStatement("free refs of the test", `UPDATE refs SET ref = '' WHERE ref NOT IN ('', 'kept')`)
 )
 
-// forgetLate renames the user late and frees the refs, so that the next request names missing objects again.
+// forgetLate gives the user with the key "late" another key, and takes the refs from all objects but "kept". So the next request names
+// missing objects again.
 func (s *story) forgetLate(round int) {
 	s.t.Helper()
 	numbers, err := s.resolver.Social.KnownAll(s.t.Context(), []string{"late"})

@@ -251,8 +251,8 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	}
 }
 
-// Deletions queue no refill for readers who are idle. Their inbox stays short until they return, so that each further deletion,
-// even of a post that is not in it, would queue another refill.
+// Deletions queue no refill for readers who are idle. Otherwise each further deletion, even of a post that is
+// not in it, would queue another one, because their inbox stays short until they return.
 func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(4)

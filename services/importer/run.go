@@ -214,7 +214,8 @@ func (r *fileRun) refuse(line []byte, reason error) error {
 	return nil
 }
 
-// putAside records a bad line of any number, and ends the bar so that the remark has a line of its own.
+// putAside records a bad line, which need not be the one that was read last. It ends the progress bar first, so that the message
+// about the line is printed on a line of its own.
 func (r *fileRun) putAside(number int64, line []byte, reason error) {
 	r.progress.end()
 	r.bad.add(number, line, reason)

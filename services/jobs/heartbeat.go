@@ -226,7 +226,8 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		}
 		held = append(theirs, held...)
 	}
-	// The jobs are recorded before they are freed: their counts are doubtful until a worker has run them.
+	// The jobs are recorded before they are freed: the counts that they change are doubtful until a
+	// worker has run them.
 	if err := e.inFlight.addHeld(ctx, e, held); err != nil {
 		return err
 	}

@@ -188,7 +188,7 @@ func TestReplaysOfHosts(t *testing.T) {
 	})
 }
 
-// The replays of a board are the newest replays of the followed hosts. Their pages together equal a sorted list.
+// replaysFeed lists the newest pushed replays of the followed hosts whose shows the reader may see. Its pages together equal a sorted list.
 func TestReplaysFeedIsASortedList(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		next := services.PostID(0)

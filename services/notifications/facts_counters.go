@@ -81,8 +81,8 @@ type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and of the states that save returns.
 	order []counter
-	// heads has every recipient of order, and marks has every counter of order. A counter that was not named, such as the counter of
-	// a category that is being removed, is not locked and is absent: no mark raises its version.
+	// heads has every recipient of order, and marks has every counter of order. A counter that was not named is not locked and is
+	// absent here. Its version stays even if a statement changes its groups, as with a category that is being removed.
 	heads map[services.UserID]*head
 	marks map[counter]*mark
 }

@@ -123,7 +123,8 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 type RebuildStats struct {
 	Running, Most int    // rebuilds that run now, and the most that ran at once
 	Begun         uint64 // since the start
-	// Calls are those of Once whose run has not ended. A run that waits for a slot, or whose caller gave up, is among them.
+	// Calls counts the calls of Once whose run has not ended: each of those that share a run, and also those whose run waits for a
+	// slot or whose caller gave up.
 	Calls int
 }
 

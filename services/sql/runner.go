@@ -12,7 +12,7 @@ import (
 )
 
 // queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection. In a batch on PostgreSQL it is
-// a player, which has no connection at all.
+// a player, which itself holds no connection.
 type queryer interface {
 	query(ctx context.Context, text string, args []any) (found, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
