@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 )
 
+// writeGraph writes text to a new file of this name and returns its path. It compresses the text if the name ends in .gz.
 func writeGraph(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

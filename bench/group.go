@@ -17,7 +17,7 @@ import (
 type group struct {
 	api              *api
 	prefix, id       string
-	members, talkers int
+	members, talkers int        // how many; the talkers are the first of the members
 	seen             []arrivals // pushed to each member
 
 	mu   sync.Mutex

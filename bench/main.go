@@ -38,7 +38,7 @@ const longRow = "everyone"
 
 // options are the flags.
 type options struct {
-	quick, keep        bool
+	quick, keep        bool    // small and short; keep the folder with the logs and the data
 	chartsOnly         bool    // only draw the charts again from the results
 	rounds             int     // how often each program is measured
 	seconds            float64 // of a turn

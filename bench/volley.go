@@ -23,7 +23,7 @@ var errEarly = errors.New("an event came before it was asked for")
 // volley is one event to every socket at once.
 type volley struct {
 	prepare func(context.Context) error // runs before fire and is not measured; may be nil
-	fire    func(context.Context) error
+	fire    func(context.Context) error // causes the events; latencies count from its call
 }
 
 // measureVolleys fires the volley several times. It returns a sample of the latencies, each from the firing to an event, and of the

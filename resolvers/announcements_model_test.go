@@ -96,7 +96,7 @@ type announcementsModel struct {
 type modelRaise struct {
 	dot    string
 	target announcements.Segments // for whom it is; 0: for everybody
-	at     uint64
+	at     uint64                 // its stamp
 }
 
 func (m *announcementsModel) must(err error) {

@@ -10,15 +10,15 @@ import (
 
 // edit describes three edits of one field: one sets it, one does not name it, and one clears it with null.
 type edit struct {
-	name, input  string // of the mutation, and the type of its input
-	host         bool   // whether the host application sends it, and not the user alice
-	always       event  // the fields that identify the edited object
-	field        string // the name of the field
-	value        any    // the value to set
-	other        event  // another edit, which does not name the field
-	selection    string // of the mutation's payload
-	path         []any  // of the field in the answer
-	want, clears any
+	name, input  string     // of the mutation, and the type of its input
+	host         bool       // whether the host application sends it, and not the user alice
+	always       event      // the fields that identify the edited object
+	field        string     // the name of the field
+	value        any        // the value to set
+	other        event      // another edit, which does not name the field
+	selection    string     // of the mutation's payload
+	path         []any      // of the field in the answer
+	want, clears any        // the field after the edit that sets it, and after null
 	elsewhere    func() any // reads the field, if the answer does not show it
 }
 

@@ -33,7 +33,7 @@ type openSubscription struct {
 	hub    *push.Hub                       // sends the badges of the test
 	reader services.UserID                 // who subscribed
 	badges atomic.Pointer[services.Badges] // what the hub sends next
-	n      uint64
+	n      uint64                          // the version of these badges, and the source of their counts
 	ctx    context.Context
 	trips  *redis.RoundTrips       // counts the round trips to Redis
 	next   graphql.ResponseHandler // returns the next event

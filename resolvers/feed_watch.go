@@ -16,7 +16,7 @@ import (
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
-	last                     *int    // how many posts above before
+	last                     *int    // how many posts directly above the cursor before
 	before                   *string // a cursor
 }
 

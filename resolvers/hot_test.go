@@ -145,6 +145,7 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 	return string(response.Data)
 }
 
+// schemaOf returns the whole schema.
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
 // hotSchema is the schema without the fields that are left to the executor: the lists of posts and users, and the parent of a

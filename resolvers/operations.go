@@ -61,7 +61,7 @@ type operation[I any] struct {
 type spec struct {
 	name  string // of the mutation
 	by    doer
-	makes string // see jobs.Command
+	makes string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
 	// ofDevice says that requests of different devices differ under an idempotency key: see compared.
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
@@ -116,7 +116,7 @@ func table(entries ...entry) map[string]entry {
 	return named
 }
 
-// learn writes to the shared entry, and is called only before requests are served.
+// learn sets input and fields. It writes to the shared entry, and is called only before requests are served.
 func (o *operation[I]) learn() {
 	o.input = reflect.TypeFor[I]()
 	o.fields = namedFieldsOf(o.input)

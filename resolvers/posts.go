@@ -129,8 +129,9 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postList describes one kind of list below a post. P is a position, T an item and E its edge. read gets the pages of the other
-// posts that are shown together, to read them too. Comments and likes page in the same way and differ only in these six fields.
+// postList describes one kind of list below a post. P is a position, T an item and E its edge. text prints a position as a cursor, which
+// parse reads. read gets the pages of the other posts that are shown together, to read them too. Comments and likes page in the same way
+// and differ only in these six fields.
 type postList[P comparable, T, E any] struct {
 	from  P // the position before all items
 	text  func(post services.PostID, place P) string

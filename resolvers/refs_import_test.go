@@ -33,7 +33,7 @@ func (a *api) imports(what, lines string) importer.Report {
 
 // objectLine is a line of an import, and the same object as ingest creates it.
 type objectLine struct {
-	what, kind, line string
+	what, kind, line string // the kind of lines, such as "posts"; the type of the object; the line
 	create           event  // nil: ingest cannot create it
 	change           event  // a change of the object by ref; KEY stands for the key
 	after            string // a field of the node that shows the change

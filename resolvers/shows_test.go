@@ -25,6 +25,7 @@ const (
 // timeText is a moment as the API shows it.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// schedule schedules a show of a user for some time from now, runs the jobs, and returns its ID.
 func (a *api) schedule(key string, in time.Duration) string {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)

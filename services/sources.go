@@ -42,8 +42,8 @@ func (s Source) InTotal() bool { return s != SourceViews }
 // CountField is a field of the badges with the only count of a source.
 type CountField struct {
 	Source Source
-	Name   string // in the schema
-	Of     func(*Badges) *Count
+	Name   string               // in the schema
+	Of     func(*Badges) *Count // finds the field in badges
 }
 
 // CountFields are the fields of the sources with a single count, in the order of Badges. Answers, pushes and tests take them from

@@ -24,7 +24,7 @@ const (
 type backlog struct {
 	limit int64 // bytes
 	// Atomic and not behind a lock: the long answers of all connections are counted here, and a slightly old sum is good enough.
-	waiting atomic.Int64
+	waiting atomic.Int64 // bytes of answers
 }
 
 // enter counts an answer. The caller calls leave once the answer is written or dropped.

@@ -39,7 +39,7 @@ type QuickSchema interface {
 // sends the same bytes to both.
 type Front struct {
 	// These are set once and never change. Without quick, all connections go to next.
-	next     *http.Server
+	next     *http.Server // the HTTP server: it serves what the front does not
 	queries  *queries     // of handler: the checks and limits that the front applies too
 	handler  http.Handler // what next serves at /graphql
 	quick    QuickSchema  // nil: the front answers nothing itself

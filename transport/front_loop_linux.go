@@ -18,7 +18,7 @@ import (
 type frontLoops struct {
 	schema JointSchema
 	loops  []*frontLoop  // one for each processor
-	next   atomic.Uint32 // the loop of the next connection
+	next   atomic.Uint32 // counts the connections, which the loops get in turn
 }
 
 // newFrontLoops makes one loop for each processor. A loop without connections has neither a goroutine nor a descriptor.

@@ -220,9 +220,9 @@ type jsonWebKey struct {
 	Use string `json:"use"` // sig for signatures; "" if the issuer does not say
 	Alg string `json:"alg"` // the algorithm; "" if the issuer does not say
 	Crv string `json:"crv"` // the curve, such as Ed25519
-	N   string `json:"n"`
-	E   string `json:"e"`
-	X   string `json:"x"`
+	N   string `json:"n"`   // the modulus of an RSA key
+	E   string `json:"e"`   // the public exponent of an RSA key
+	X   string `json:"x"`   // the public key itself, of Ed25519
 }
 
 // parseJWKS reads a set. Keys of other kinds and for other uses are skipped. Keys of a supported kind that cannot be used are skipped

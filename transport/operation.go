@@ -58,7 +58,7 @@ type execution struct {
 	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
 	next  graphql.ResponseHandler
-	feed  reflect.Value // see operation
+	feed  reflect.Value // a channel of one place, from which next takes the event: see operation
 	price int           // the cost of the operation, for stream
 }
 

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// target is the set of users that the named segments reach: everyone if none are named.
+// target is the set of users that the named segments reach: everyone if none are named. A segment that is new gets a bit.
 func target(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
 	if segments == nil {
 		return 0, nil

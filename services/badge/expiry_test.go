@@ -20,7 +20,7 @@ import (
 type sentItem struct {
 	at            time.Time
 	seen          bool
-	mentions, own bool            // of messages
+	mentions, own bool            // of messages: it mentions the reader; it is the reader's own
 	post          services.PostID // the ID, for posts and site messages
 }
 
@@ -31,9 +31,9 @@ type agingModel struct {
 	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
 	feed, siteMessages, news, shows   []sentItem
-	talk                              [2][]sentItem // the messages of each room
-	muted                             bool          // whether the reader has muted the first room
-	last                              *services.Badges
+	talk                              [2][]sentItem    // the messages of each room
+	muted                             bool             // whether the reader has muted the first room
+	last                              *services.Badges // at the last check; nil before the first
 }
 
 // longShow is how long a show stays live in these tests.
@@ -165,6 +165,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	}
 }
 
+// marks are the steps in which the reader marks items seen, read or unread, mutes or unmutes the first room, or is rebuilt.
 func (m *agingModel) marks(random *rand.Rand) []func() {
 	room := random.IntN(2)
 	return []func(){

@@ -89,7 +89,7 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}, nil
 }
 
-// with sets a source in a set of sources that may be nil.
+// with sets whether a source is in a set of sources, which may be nil, and returns the set.
 func with(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {
 	if sources == nil {
 		sources = map[services.Source]bool{}

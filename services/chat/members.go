@@ -131,7 +131,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The conversation is read again, because changed needs the new number of members: it decides how messages are counted
+		// The conversation is read again, because queueChange needs the new number of members: it decides how messages are counted
 		// (Conversation.Way).
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err

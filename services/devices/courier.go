@@ -19,8 +19,8 @@ import (
 // An open socket alerts its user by itself, so with the setting Away the user's devices wait until it is closed. A waiting device is
 // checked again after a pause, which grows with the time that it has waited.
 const (
-	awayFirst = 30 * time.Second // the first pause
-	awayMost  = 10 * time.Minute // the longest pause
+	awayFirst = 30 * time.Second // the first pause of a waiting device
+	awayMost  = 10 * time.Minute // its longest pause
 )
 
 // courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:

@@ -47,9 +47,9 @@ type Unname func(ctx context.Context, tx *sql.Tx, key string, since time.Time) e
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
 const (
-	// Batch is small enough that requests hardly notice the lock of SQLite's writer.
+	// Batch is how many rows a run of Rows or Found removes at most: few enough that requests hardly notice the lock of SQLite's writer.
 	Batch = 200
-	// Rows that are only passed over are much cheaper than rows that are removed.
+	// reach is about how many rows a part of Bound has. Rows that are only passed over are much cheaper than rows that are removed.
 	reach = 10_000
 )
 

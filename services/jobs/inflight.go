@@ -65,8 +65,8 @@ type affected struct {
 
 // These keys in inFlight.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
-	moreHeld    = 0  // jobs of silent nodes
-	moreOverdue = -1 // overdue jobs
+	moreHeld    = 0  // the key for jobs of silent nodes that were not read
+	moreOverdue = -1 // the key for overdue jobs that were not read
 )
 
 // The limits of reading overdue jobs.

@@ -9,7 +9,7 @@ import (
 // passes of this process. Its zero value is ready, and it is safe for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex
-	next map[K]*turn
+	next map[K]*turn // by key; a key without a pass so far is absent
 }
 
 // turn is when the next pass over a key is due.

@@ -197,7 +197,7 @@ type Lease struct {
 	until   time.Time
 }
 
-// Row returns a row that is not held yet.
+// Row returns the lease of a row, which is not held yet.
 func (p *Pool) Row(name string) *Lease { return &Lease{p: p, Name: name} }
 
 // Token returns the token of the row while this node holds it.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// showColumnsOf are the columns that scanShow reads, in its order, for statements that have other columns before them. showColumns
-	// is for the other statements.
+	// showColumnsOf are the columns that scanShow reads, in its order, with FROM, for statements that have other columns before them.
+	// showColumns has SELECT before them, for the other statements.
 	showColumnsOf = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf

@@ -51,7 +51,7 @@ type Memory struct {
 	clock   services.Clock
 	log     *slog.Logger
 	horizon time.Duration                           // how long former positions are kept
-	read    *changelog.Cache[services.PostID, Show] // shows that this cache does not keep
+	read    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
 
 	following *changelog.Following // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after

@@ -16,11 +16,11 @@ type receivers[K comparable] struct {
 	notify func(list []K) // must not block
 
 	mu       sync.Mutex
-	shown    map[K][]services.UserID
+	shown    map[K][]services.UserID      // the IDs of each receiver's hosts
 	pending  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
 	all      bool                         // shows have changed, and it is unknown whose
-	notified time.Time
-	waits    bool // a timer will send the next notification
+	notified time.Time                    // when receivers were last notified
+	waits    bool                         // a timer will send the next notification
 }
 
 func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *receivers[K] {

@@ -42,6 +42,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 }
 
+// addReminder sets a user's reminder of an upcoming show and checks their limit; false if it was set already.
 func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Show) (added bool, err error) {
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
@@ -62,6 +63,7 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	return true, err
 }
 
+// dropReminder removes a user's reminder and, after the start of the show, its notification; false if there was no reminder.
 func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Show) (dropped bool, err error) {
 	dropped, err = removeReminder(ctx, tx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {

@@ -69,6 +69,7 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 	return ownChange{change, s.head}
 }
 
+// digits prints a number as a payload of the log has it.
 func digits(n uint64) string { return services.UserIDText(services.UserID(n)) }
 
 // of returns follows of the authors, in which all of their posts count.

@@ -90,8 +90,8 @@ func (r *Reader) EachCached(posts []services.PostID, post func(i int, post servi
 	return r.posts.Each(posts, post) && r.people.Each(users, user)
 }
 
-// ReadHosts reads people for a page that uses its own round trips to Redis for other data. It reads from the cache, then from SQL
-// in one query. It asks Redis only when SQL does not answer.
+// ReadHosts reads the hosts of shows on a page of the live board, whose caller has its own round trips to Redis for other data. It reads
+// from the cache, then from SQL in one query. It asks Redis only when SQL does not answer.
 func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
 	found, missing := r.people.GetAll(users)
 	if len(missing) == 0 {

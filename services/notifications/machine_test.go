@@ -28,11 +28,11 @@ type reader struct {
 	me       services.UserID
 	others   []services.UserID
 	posts    []services.PostID
-	stands   map[Cause]bool // the causes that exist
-	notified []Cause        // causes that ever had a job
-	blocks   map[services.UserID]bool
-	hides    map[services.Restriction]bool // other users' hides and blocks of this user
-	modes    map[services.Category]services.CategoryMode
+	stands   map[Cause]bool                              // the causes that exist
+	notified []Cause                                     // causes that ever had a job
+	blocks   map[services.UserID]bool                    // the users whom this user blocks
+	hides    map[services.Restriction]bool               // other users' hides and blocks of this user
+	modes    map[services.Category]services.CategoryMode // that this user chose
 }
 
 // prefer changes how a category counts.

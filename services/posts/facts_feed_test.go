@@ -19,9 +19,9 @@ import (
 type feedModel struct {
 	reader  services.UserID
 	since   map[services.UserID]services.PostID // the followed authors
-	muted   map[services.UserID]bool
-	hidden  map[services.UserID]bool
-	posts   []services.Post // the oldest first
+	muted   map[services.UserID]bool            // the authors whom the reader mutes
+	hidden  map[services.UserID]bool            // the authors who hide from the reader
+	posts   []services.Post                     // the oldest first
 	deleted map[services.PostID]bool
 	inbox   bool // only what an inbox has: pushed posts and own posts
 }

@@ -102,7 +102,7 @@ func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 
 // Fields groups versioned fields by user, in the order in which the users first occur: see Put.
 type Fields struct {
-	All    []rdb.Registers
+	All    []rdb.Registers         // one entry for each user
 	places map[services.UserID]int // the index of each user in All
 }
 

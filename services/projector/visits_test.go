@@ -20,9 +20,9 @@ import (
 
 // presence is what the visits of a user have left: two times in SQL, and the day and the remaining life of the document.
 type presence struct {
-	seen, before time.Time
-	day          int64
-	left         time.Duration
+	seen, before time.Time     // when the user was last seen, and when they were last seen before their present visit
+	day          int64         // the day in the document
+	left         time.Duration // until the document expires
 }
 
 func presenceOf(w *fanouttest.World, user services.UserID) presence {

@@ -14,8 +14,8 @@ import (
 // aging is one conversation by the facts, with one user's position. Its messages leave the count after a day.
 type aging struct {
 	random *rand.Rand
-	days   []int64 // on which each of its messages was sent
-	own    services.Membership
+	days   []int64             // on which each of its messages was sent
+	own    services.Membership // the user's state: Base and Version
 	today  int64
 }
 

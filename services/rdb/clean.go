@@ -33,13 +33,13 @@ type Findings struct {
 	Documents []services.UserID // users who have a document
 	Long      []services.UserID // users whose inbox holds more entries than a feed lists
 	Lists     []LongList        // registered lists with more entries than are ever shown
-	Leftover  []Leftover
+	Leftover  []Leftover        // keys that may have to be dropped: see DropLeftovers
 }
 
 // Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
 type Leftover struct {
 	kind string // the kind's name in key_drop.lua
-	mark string // the registered family of keys that the key belongs to, if any
+	mark string // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
 	keys []string
 }
 

@@ -59,7 +59,7 @@ const (
 type ownedKey struct {
 	name, part string
 	user       services.UserID // 0 if the key is not a user's
-	mark       string          // of a registered family of keys
+	mark       string          // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
 }
 
 // endsItself reports whether the key has an expiry of its own. The keys of a user's view expire together instead.

@@ -22,7 +22,7 @@ const (
 // breaker limits the calls of one Redis server: after 10 calls in a row without an answer it refuses all calls for 500 ms, then
 // admits one. It is safe for concurrent use.
 type breaker struct {
-	steps *gobreaker.TwoStepCircuitBreaker[struct{}]
+	steps *gobreaker.TwoStepCircuitBreaker[struct{}] // the library's breaker: it admits a call, and takes the result later
 
 	mu      sync.Mutex
 	running []func(error) // one per running call, the oldest first

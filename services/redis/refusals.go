@@ -29,7 +29,7 @@ var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 
 // refusals record whether Redis refuses writes. They are safe for concurrent use.
 type refusals struct {
-	on    atomic.Bool
+	on    atomic.Bool  // Redis refuses writes, so its data is not trusted
 	taken atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while on is true
 }
 

@@ -35,6 +35,7 @@ func eachNode(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
+// do commits a command, a second after the last one.
 func (n node) do(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)

@@ -22,9 +22,9 @@ import (
 
 // fileFormat describes the pages of a file.
 type fileFormat struct {
-	pages  int64
-	usable int  // bytes of a page that SQLite uses
-	maps   bool // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
+	pages  int64 // how many the file has
+	usable int   // bytes of a page that SQLite uses
+	maps   bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
 
 	damaged     bool           // the list of free pages is not as it should be
 	counted     int64          // pages that the list should have

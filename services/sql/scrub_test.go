@@ -47,6 +47,7 @@ func newScrubFile(t *testing.T, seed uint64) *scrubFile {
 	return f
 }
 
+// do runs statements in one transaction.
 func (f *scrubFile) do(texts ...string) {
 	f.Helper()
 	err := f.Write(f.Context(), func(tx *sql.Tx) error {

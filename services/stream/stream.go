@@ -58,8 +58,8 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	db    *sql.DB
-	token string // of this node as the writer
-	on    atomic.Bool
+	token string        // of this node as the writer
+	on    atomic.Bool   // see On
 	wake  chan struct{} // see Wake
 
 	lap    lap       // of the writer

@@ -15,7 +15,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// second is a moment in the life of a view.
+// second is the time n seconds after the start of the tests' clock.
 func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * time.Second) }
 
 // shelf is a view under test, on one node.
@@ -111,6 +111,7 @@ func (s shelf) agrees() string {
 	return ""
 }
 
+// mustAgree runs the jobs, and fails the test unless Redis has the view and agrees with the facts.
 func (s shelf) mustAgree(t *testing.T, when string) {
 	t.Helper()
 	s.Quiet(s.Fanout)

@@ -24,6 +24,7 @@ var (
 	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
+	// webhooksWithin returns a row unless there are more webhooks than allowed: see sql.NewLimit.
 	webhooksWithin = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM webhooks) > c.most)`)
 

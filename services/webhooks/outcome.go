@@ -124,7 +124,7 @@ func (o *outcome) fail(one item, now time.Time) {
 	}
 }
 
-// waitingLetter keeps an item until its user is away. The longer the letter has waited, the less often the socket is checked.
+// waitingLetter makes the letter that keeps an item until its user is away. The longer the letter has waited, the less often the socket is checked.
 // Heard covers the items that the open socket has shown meanwhile: they do not alert afterwards.
 func waitingLetter(one item, now time.Time) Letter {
 	letter := Letter{User: one.user, Base: one.base, Heard: one.change.Seq, Seq: one.change.Seq, FirstAt: now}

@@ -40,6 +40,7 @@ func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	}
 }
 
+// outlivesItsServer runs TestTheDemoPageOutlivesItsServer in a window of this size.
 func outlivesItsServer(t *testing.T, width, height int64) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
@@ -120,6 +121,7 @@ func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 	}
 }
 
+// byTheKeysAlone uses the page by the keyboard, and checks what each key does.
 func byTheKeysAlone(t *testing.T, p *demoPage) {
 	p.homeIsSeen()
 	focused := func(selector string) string {

@@ -19,7 +19,7 @@ var (
 
 // tourAct is an operation that a step of the tour runs in the third tab.
 type tourAct struct {
-	person, operation, answers string
+	person, operation, answers string // answers is a part of the response
 }
 
 // tour has the steps of docs/tour.md: the operations that a step runs, and an expression of the badges that each phone then

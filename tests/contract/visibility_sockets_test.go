@@ -21,7 +21,7 @@ import (
 // lines are sockets to a node, one for each user, on which the users send one operation after the other.
 type lines struct {
 	node *world.Node
-	open map[string]*line
+	open map[string]*line // by user
 }
 
 // line is one user's socket.
@@ -132,8 +132,8 @@ type stage struct {
 	shape       schemaShape
 	group, mine string                // the group, and hank's post
 	direct      map[string]string     // alice's conversations, by the other person
-	fields      map[string]string     // see watch
-	first       map[string]eventsByID // see watch
+	fields      map[string]string     // ID of an operation -> the field that it subscribes to, see watch
+	first       map[string]eventsByID // each person's first events, see watch
 }
 
 func newStage(t *testing.T) *stage {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const lease = 30 * time.Second
+const lease = 30 * time.Second // of a claimed job
 
 func (b *bundle) enqueue(queued ...jobs.NewJob) {
 	b.t.Helper()

@@ -19,7 +19,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-var errMine = errors.New("mine")
+var errMine = errors.New("mine") // an error of a caller, by which the functions and jobs of these tests fail
 
 // put returns a function that publishes a post with this ID.
 func put(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {

@@ -19,8 +19,8 @@ import (
 // beside is Tidings and the application of docs/examples/host, as two processes that can be killed.
 type beside struct {
 	t                 *testing.T
-	program, folder   string
-	tidingsAt, hostAt string
+	program, folder   string // the application's binary, and the folder of the data of both
+	tidingsAt, hostAt string // the addresses on which they listen
 	tidings, host     *world.Process
 }
 
@@ -127,7 +127,7 @@ func (b *beside) facts() (found facts) {
 
 // phone is a phone whose app is closed.
 type phone struct {
-	Icon, Alerts int
+	Icon, Alerts int    // the number on the icon, and how many alerts were shown
 	Alert        string // the last alert
 }
 

@@ -105,6 +105,7 @@ func (l *load) fault(format string, args ...any) {
 	}
 }
 
+// faults returns the recorded faults as one error; nil if there are none.
 func (l *load) faults() error {
 	l.wrongMu.Lock()
 	defer l.wrongMu.Unlock()
@@ -197,6 +198,7 @@ func (l *load) turnLike(person, neighbour string) {
 	l.change(func() { post.liked = verb == "likePost" })
 }
 
+// mark lets a person mark the feed as seen up to somebody's post.
 func (l *load) mark(person string) {
 	post := l.pick(l.people[rand.IntN(len(l.people))], func(*ledgerPost) bool { return true })
 	if post == nil {

@@ -278,6 +278,7 @@ func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File
 // standard library lacks the tables of Unicode's normal forms.
 const wordsMayImport = "golang.org/x/text/unicode/norm"
 
+// within reports whether a package or folder is module or lies in it.
 func within(target, module string) bool {
 	return target == module || strings.HasPrefix(target, module+"/")
 }

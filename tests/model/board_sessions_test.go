@@ -20,6 +20,7 @@ func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader servic
 	return boardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
+// boardOn is boardOf on a node with any options.
 func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)

@@ -99,6 +99,7 @@ func (e *everything) unreadAnnouncements(person string) (count int) {
 	return count
 }
 
+// raise raises a dot for everybody.
 func (e *everything) raise(t *rapid.T) {
 	dot := rapid.SampledFrom(worldDots).Draw(t, "dot")
 	e.host(fmt.Sprintf(`mutation{raiseDot(input:{name:%q}){name}}`, dot), nil)
@@ -107,6 +108,7 @@ func (e *everything) raise(t *rapid.T) {
 	e.N.Settle()
 }
 
+// clear clears a raised dot for one person.
 func (e *everything) clear(t *rapid.T) {
 	person, dot := e.Person(t, "person"), rapid.SampledFrom(worldDots).Draw(t, "dot")
 	if e.raised[dot] == 0 {

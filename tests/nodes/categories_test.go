@@ -118,6 +118,7 @@ func TestCategoriesOfTheHost(t *testing.T) {
 	}
 }
 
+// walkCategories runs TestCategoriesOfTheHost on one node.
 func walkCategories(t *testing.T, n hostWalk) {
 	for _, one := range []string{`name:"orders"`, `name:"promo",style:DOT,grouped:false,expiryDays:null`, `name:"quiet",inTotal:false`} {
 		n.Must("boss:admin", `mutation{defineCategory(input:{`+one+`}){created category{name}}}`, nil, nil)

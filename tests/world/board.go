@@ -39,8 +39,8 @@ type BoardPage struct {
 		EndCursor   *string
 	}
 	SessionID            string
-	LastID, End          *string
-	NewSession, Building bool
+	LastID, End          *string // the ID of the last show, and the reason why no page follows; nil: none
+	NewSession, Building bool    // the requested session is over; the reader's list of replays is being rebuilt
 }
 
 // BoardShow is a show as a client sees it.
@@ -75,7 +75,8 @@ const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
 	edges{cursor status plannedAt startedAt endedAt node{` + ShowFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
-// BoardPlace is where a page of a board starts. A field that is "" is left out of the query.
+// BoardPlace is where a page of a board starts: after a cursor, or in a session after the show with the ID Last. A field that is "" is
+// left out of the query.
 type BoardPlace struct{ After, Session, Last string }
 
 // Variables returns the variables of BoardQuery for a page that starts here.
@@ -140,7 +141,7 @@ type boardWatch struct {
 // BoardEvent is an event of liveBoardChanged.
 type BoardEvent struct {
 	SessionID                                          string
-	NewSession, More                                   bool
+	NewSession, More                                   bool // this session replaces the one before; a list is cut off at 100 shows
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
 	NewAbove                                           int   // number of shows above the first show of the session
 	LiveBoard                                          Count // the number of the live board

@@ -34,10 +34,10 @@ type Node struct {
 // NodeOptions are the engines and settings of a node. A manual node starts no workers and no loops: the test steps them.
 type NodeOptions struct {
 	Database, Redis string
-	Manual          bool // nothing runs by itself: the test steps the node
-	Change          func(*node.Config)
-	Fanout          func(*fanout.Config)
-	Ahead           time.Duration // how far its clock is ahead of the machine's
+	Manual          bool                 // nothing runs by itself: the test steps the node
+	Change          func(*node.Config)   // changes the settings of the node
+	Fanout          func(*fanout.Config) // changes the settings of its fan-out
+	Ahead           time.Duration        // how far its clock is ahead of the machine's
 }
 
 // StartNode starts a node in development mode; the test's end drains it.
@@ -238,7 +238,7 @@ type Badges struct {
 	Quiet           bool // the quiet hours of the person are in effect
 	Total, HomeFeed Count
 	Notifications   struct {
-		Newest                                *string
+		Newest                                *string // the position of the newest notification, for upTo; nil: there never was one
 		Total, Like, Comment, Mention, Follow Count
 		Categories                            []struct { // all categories, including those of the host application
 			Name  string
@@ -348,7 +348,7 @@ type FeedPage struct {
 		HasNextPage bool
 		EndCursor   *string
 	}
-	LastID, End *string
+	LastID, End *string // the position for the next page, and the reason why no page follows; nil: none
 }
 
 // Ids returns the IDs of the posts on the page, in order.

@@ -138,7 +138,8 @@ type page struct {
 	Body    any      // the data of this page's template
 }
 
-// visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it.
+// visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it. It is no
+// visit of a user, by which the glossary calls users active, idle or dormant.
 type visit struct {
 	w      http.ResponseWriter
 	r      *http.Request

@@ -68,10 +68,10 @@ const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters
 // webhook is one webhook as the page shows it. DeadLetters is read by a document of its own, so it is not in the JSON.
 type webhook struct {
 	Name, URL, State string
-	Away, Totals     bool
+	Away, Totals     bool     // only changes of users without an open socket; only changes of the total and what alerts
 	Sources          []string // whose changes are sent; empty: of all
 	CreatedAt        time.Time
-	Secrets, Waiting int
+	Secrets, Waiting int        // the number of secrets that sign, and of users whose newest change waits
 	Dead             int        // the number of users with a dead letter
 	OldestUnsentAt   *time.Time // nil: no change waits
 	RetryAt          *time.Time // nothing is sent before; nil: no such time

@@ -159,12 +159,12 @@ func (e Explained) Most() int {
 // MostExplained bounds the items of one count. Only counts far beyond every cap have more.
 const MostExplained = 1000
 
-// ClearedBy prints a mutation with one argument, ready to be sent.
+// ClearedBy prints a whole operation with a mutation whose input has one field, the argument, ready to be sent.
 func ClearedBy(mutation, argument, id string) string {
 	return Clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
 }
 
-// Clearing prints a whole operation, ready to be sent.
+// Clearing is ClearedBy for any input, given as the text between its braces.
 func Clearing(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }

@@ -45,7 +45,7 @@ type World struct {
 	Shows     any // the service of shows, in tests that make shows
 	Log       *slog.Logger
 
-	// The settings and features of nodes that are made later: see Another and Install.
+	// The settings and features of nodes that are made later: see AnotherFanout, AnotherNode and Install.
 	projectorConfig projector.Config
 	fanoutConfig    fanout.Config
 	jobs            jobs.Config

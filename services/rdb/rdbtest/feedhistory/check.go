@@ -12,7 +12,8 @@ import (
 	"tidings/services/redis"
 )
 
-// A snapshot is Redis' content of one user's feed. Without a document or without an inbox, whole is false.
+// A snapshot is Redis' content of one user's feed. Without a document or without an inbox, whole is false. st, n, fc and ft are the
+// fields of the document that have these names.
 type snapshot struct {
 	whole      bool
 	st, n, fc  string
