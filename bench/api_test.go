@@ -20,8 +20,8 @@ type question struct {
 	token string // from the header Authorization
 }
 
-// answering starts a server whose answers are the results of the function answer.
-func answering(t *testing.T, answer func(question) string) *api {
+// stubAPI starts a server whose answers are the results of the function answer.
+func stubAPI(t *testing.T, answer func(question) string) *api {
 	t.Helper()
 	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var q question
@@ -43,7 +43,7 @@ func results(q question) string {
 }
 
 func TestDo(t *testing.T) {
-	a := answering(t, func(q question) string {
+	a := stubAPI(t, func(q question) string {
 		if q.Query != "{ a }" || q.token != "dev:x" {
 			t.Errorf("asked %+v", q)
 		}
@@ -56,7 +56,7 @@ func TestDo(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"errors":[{"message":"not you"}],"data":{"a":1}}`: "not you", `<html>`: "status 200", ``: "status 200",
 	} {
-		a := answering(t, func(question) string { return answer })
+		a := stubAPI(t, func(question) string { return answer })
 		if err := a.do(t.Context(), "", "{ a }", nil, &data); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
@@ -65,7 +65,7 @@ func TestDo(t *testing.T) {
 
 func TestIngestSendsBatches(t *testing.T) {
 	var sizes []int
-	a := answering(t, func(q question) string {
+	a := stubAPI(t, func(q question) string {
 		sizes = append(sizes, len(q.Variables.Events))
 		if q.token != hostToken {
 			t.Errorf("token %q", q.token)
@@ -91,7 +91,7 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 		`{"data":{"ingest":{"results":[{"id":"x"}]}}}`:                                                   "1 results for 2 events",
 		`{"errors":[{"message":"no scope"}]}`:                                                            "no scope",
 	} {
-		a := answering(t, func(question) string { return answer })
+		a := stubAPI(t, func(question) string { return answer })
 		if _, err := a.ingest(t.Context(), []event{follow("a", "b"), follow("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
@@ -113,32 +113,32 @@ func TestEventsAreWhatTheContractSays(t *testing.T) {
 
 func TestWaitForJobs(t *testing.T) {
 	waiting := 3
-	a := answering(t, func(question) string {
+	a := stubAPI(t, func(question) string {
 		waiting--
 		return fmt.Sprintf(`{"data":{"admin":{"jobs":{"waiting":%d,"dead":0}}}}`, waiting)
 	})
 	if err := a.waitForJobs(t.Context()); err != nil || waiting != 0 {
 		t.Errorf("with %d jobs left: %v", waiting, err)
 	}
-	dead := answering(t, func(question) string { return `{"data":{"admin":{"jobs":{"waiting":0,"dead":1}}}}` })
+	dead := stubAPI(t, func(question) string { return `{"data":{"admin":{"jobs":{"waiting":0,"dead":1}}}}` })
 	if err := dead.waitForJobs(t.Context()); err == nil {
 		t.Error("a job that failed is taken for done")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	never := answering(t, func(question) string { cancel(); return `{"data":{"admin":{"jobs":{"waiting":1}}}}` })
+	never := stubAPI(t, func(question) string { cancel(); return `{"data":{"admin":{"jobs":{"waiting":1}}}}` })
 	if err := never.waitForJobs(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context: %v", err)
 	}
 }
 
 func TestSameAnswers(t *testing.T) {
-	fixed := func(answer string) *api { return answering(t, func(question) string { return answer }) }
+	fixed := func(answer string) *api { return stubAPI(t, func(question) string { return answer }) }
 	ours := fixed(`{"data":{"a":1,"b":[{"c":"x"}]}}`)
-	if err := sameAnswers(t.Context(), ours, fixed(`{"data":{"b":[{"c":"x"}],"a":1}}`), "{ a }", []string{"x", "y"}); err != nil {
+	if err := compareAnswers(t.Context(), ours, fixed(`{"data":{"b":[{"c":"x"}],"a":1}}`), "{ a }", []string{"x", "y"}); err != nil {
 		t.Errorf("the order of fields is no difference: %v", err)
 	}
 	for _, other := range []string{`{"data":{"a":1,"b":[{"c":"y"}]}}`, `{"data":{"a":1,"b":[]}}`, `{"data":{"a":1}}`, `{"data":{"a":null,"b":[{"c":"x"}]}}`, `{"errors":[{"message":"no"}]}`} {
-		if err := sameAnswers(t.Context(), ours, fixed(other), "{ a }", []string{"x"}); err == nil {
+		if err := compareAnswers(t.Context(), ours, fixed(other), "{ a }", []string{"x"}); err == nil {
 			t.Errorf("%s is taken for the same", other)
 		}
 	}

@@ -188,8 +188,8 @@ func runBareWriter(address, control string, length int, documents ...string) err
 	return nil
 }
 
-// firstFrame reads the first frame from the bare writer, which has no handshake.
-func firstFrame(s *socket, _ int) error {
+// readFirstFrame reads the first frame from the bare writer, which has no handshake.
+func readFirstFrame(s *socket, _ int) error {
 	opcode, _, err := s.next()
 	if err == nil && opcode != opText {
 		err = fmt.Errorf("opcode %d", opcode)

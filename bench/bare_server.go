@@ -162,15 +162,15 @@ func insertBare(ctx context.Context, db *sql.DB, number int) error {
 	return err
 }
 
-// readInbox returns the commands that read the first page of a user's home feed: one for the document, and one for the entries of the
+// inboxCommands returns the commands that read the first page of a user's home feed: one for the document, and one for the entries of the
 // page and the next entry. Posts are in the node's memory.
-func readInbox(user uint32) [][]any {
-	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
+func inboxCommands(user uint32) [][]any {
+	return append(documentCommands(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }
 
-// readDocument returns the command that reads a user's document, which has the hosts of the user's live board. Shows are in the
+// documentCommands returns the command that reads a user's document, which has the hosts of the user's live board. Shows are in the
 // node's memory.
-func readDocument(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
+func documentCommands(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
 // startBarePages starts a bare server for the pages of some readers. It queries the server of a site for these pages, and the
 // bare server repeats the answers. commands returns the commands that read the page of a user.

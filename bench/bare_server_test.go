@@ -29,7 +29,7 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(bareFile{Redis: "redis://" + server.Addr(), Pages: map[string]barePage{
-		"dev:a": {Commands: readInbox(7), Body: `{"data":{"a":1}}`}, "dev:b": {Commands: readDocument(8), Body: `{"data":{"b":2}}`},
+		"dev:a": {Commands: inboxCommands(7), Body: `{"data":{"a":1}}`}, "dev:b": {Commands: documentCommands(8), Body: `{"data":{"b":2}}`},
 	}})
 	if err != nil {
 		t.Fatal(err)

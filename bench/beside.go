@@ -88,7 +88,7 @@ type rushed struct{ before, during, computing series }
 func (r *rushed) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
 	var during sample
 	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		during, err = b.during(ctx, othersTarget(server), rush)
+		during, err = b.loadDuring(ctx, othersTarget(server), rush)
 		return during.rate * b.turnLength().Seconds(), err
 	})
 	r.before, r.during = append(r.before, before), append(r.during, during)

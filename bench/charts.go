@@ -89,9 +89,9 @@ func tableRows(text string, head []string) (rows []map[string]string) {
 	return rows
 }
 
-// measured returns the number that a bar shows, and its text in the results. found is false if the row or its cell is
+// valueOf returns the number that a bar shows, and its text in the results. found is false if the row or its cell is
 // missing.
-func (c chart) measured(b bar, rows []map[string]string) (value float64, text string, found bool) {
+func (c chart) valueOf(b bar, rows []map[string]string) (value float64, text string, found bool) {
 	for _, row := range rows {
 		if row["what"] != c.what || !strings.HasPrefix(row["who"], b.who) {
 			continue
@@ -129,7 +129,7 @@ func (c chart) draw(rows []map[string]string) (string, error) {
 	var bars []drawn
 	widest := 0.0
 	for i, b := range c.bars {
-		value, text, found := c.measured(b, rows)
+		value, text, found := c.valueOf(b, rows)
 		if !found && i == 0 {
 			return "", fmt.Errorf("%q of %q: %w", c.column, c.what, errNotMeasured)
 		}

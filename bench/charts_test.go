@@ -34,13 +34,13 @@ func TestTheChartsAreOfTheResults(t *testing.T) {
 			_, alt, shown := strings.Cut(string(text), c.file+`" `)
 			alt, _, _ = strings.Cut(alt, ">")
 			for _, b := range c.bars {
-				if _, number, _ := c.measured(b, rows); shown && !strings.Contains(alt, " "+number) {
+				if _, number, _ := c.valueOf(b, rows); shown && !strings.Contains(alt, " "+number) {
 					t.Errorf("%s describes %s without the %s of %s: %s", page, c.file, number, b.who, alt)
 				}
 			}
 		}
 		for _, b := range c.bars {
-			if value, shown, found := c.measured(b, rows); !found || value <= 0 || !strings.Contains(want, ">"+shown+"</text>") {
+			if value, shown, found := c.valueOf(b, rows); !found || value <= 0 || !strings.Contains(want, ">"+shown+"</text>") {
 				t.Errorf("%s does not show %s: %v %q", c.file, b.who, value, shown)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// sameAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would have an
+// compareAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would have an
 // advantage.
-func sameAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
+func compareAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
 	for _, key := range keys {
 		var a, b any
 		if err := ours.do(ctx, "dev:"+key, query, nil, &a); err != nil {

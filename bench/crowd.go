@@ -126,16 +126,16 @@ func (b *bench) startCrowd(ctx context.Context, address string, first, count int
 
 // expect prepares for one event on each socket.
 func (c crowd) expect(ctx context.Context) error {
-	return c.control(ctx, http.MethodPost, "/expect", nil)
+	return c.send(ctx, http.MethodPost, "/expect", nil)
 }
 
-// arrived waits for the events, and returns when each came.
-func (c crowd) arrived(ctx context.Context) (times []int64, err error) {
-	return times, c.control(ctx, http.MethodGet, "/arrived", &times)
+// waitForEvents waits for the events, and returns when each came.
+func (c crowd) waitForEvents(ctx context.Context) (times []int64, err error) {
+	return times, c.send(ctx, http.MethodGet, "/arrived", &times)
 }
 
-// control sends a request to the crowd's control address, and decodes the answer into `into` unless it is nil.
-func (c crowd) control(ctx context.Context, method, path string, into any) error {
+// send sends a request to the crowd's control address, and decodes the answer into `into` unless it is nil.
+func (c crowd) send(ctx context.Context, method, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, nil)
 	if err != nil {
 		return err

@@ -27,11 +27,11 @@ func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
 			t.Errorf("%s is not there, only %v", crowdPerson(i), k.tokens)
 		}
 	}
-	told := answering(t, func(q question) string {
+	told := stubAPI(t, func(q question) string {
 		if !strings.Contains(q.Query, "publishAnnouncement") {
 			t.Errorf("asked %s", q.Query)
 		}
-		k.all(websocket.TextMessage, nextMessage)
+		k.writeAll(websocket.TextMessage, nextMessage)
 		return `{"data":{}}`
 	})
 	for range 2 {

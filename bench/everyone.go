@@ -137,7 +137,7 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 		return err
 	}
 	for i, s := range settings {
-		own, err := b.aside("everyone-"+strconv.Itoa(i), everyoneDatabase)
+		own, err := b.newSite("everyone-"+strconv.Itoa(i), everyoneDatabase)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ type group struct {
 	api              *api
 	prefix, id       string
 	members, talkers int        // how many; the talkers are the first of the members
-	seen             []arrivals // pushed to each member
+	pushed           []arrivals // pushed to each member
 
 	mu   sync.Mutex
 	said []said  // all messages so far
@@ -68,9 +68,9 @@ func (g *group) watch(i int, payload []byte, at time.Time) {
 	if !found {
 		return
 	}
-	g.seen[i].mu.Lock()
-	defer g.seen[i].mu.Unlock()
-	g.seen[i].counts = append(g.seen[i].counts, count{value, at})
+	g.pushed[i].mu.Lock()
+	defer g.pushed[i].mu.Unlock()
+	g.pushed[i].counts = append(g.pushed[i].counts, count{value, at})
 }
 
 // talk lets every talker send a message once per interval until ctx ends, with the talkers spread over the interval. With
@@ -115,9 +115,9 @@ func (g *group) say(ctx context.Context, talker int) error {
 	return nil
 }
 
-// spoken calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from each
+// measureTalk calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from each
 // message's answer until the last listener had the message.
-func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
+func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.said)
 	g.mu.Unlock()
@@ -135,9 +135,9 @@ func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	head := slices.MaxFunc(messages, func(a, b said) int { return int(a.number - b.number) }).number
 	deadline := time.Now().Add(volleyLimit)
 	for i := g.talkers; i < g.members; i++ {
-		for g.seen[i].greatest() < head {
+		for g.pushed[i].greatest() < head {
 			if time.Now().After(deadline) {
-				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.seen[i].greatest(), volleyLimit, head)
+				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.pushed[i].greatest(), volleyLimit, head)
 			}
 			if err := pause(ctx, 5*time.Millisecond); err != nil {
 				return sample{}, err
@@ -146,7 +146,7 @@ func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
 	}
 	late := make([]time.Duration, len(messages))
 	for i := g.talkers; i < g.members; i++ {
-		g.seen[i].lateness(messages, late)
+		g.pushed[i].raiseLateness(messages, late)
 	}
 	slices.Sort(late)
 	return newSample(late, took), nil
@@ -162,9 +162,9 @@ func (a *arrivals) greatest() int64 {
 	return a.counts[len(a.counts)-1].value // a listener's count only grows
 }
 
-// lateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to message i
+// raiseLateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to message i
 // until a pushed number included that message.
-func (a *arrivals) lateness(messages []said, late []time.Duration) {
+func (a *arrivals) raiseLateness(messages []said, late []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, message := range messages {

@@ -37,8 +37,8 @@ func TestLateness(t *testing.T) {
 	late := make([]time.Duration, len(messages))
 	quick := arrivals{counts: []count{{1, after(4)}, {2, after(21)}, {3, after(31)}, {9, after(95)}}}
 	slow := arrivals{counts: []count{{0, start}, {3, after(80)}}} // lacks the last message
-	quick.lateness(messages, late)
-	slow.lateness(messages, late)
+	quick.raiseLateness(messages, late)
+	slow.raiseLateness(messages, late)
 	want := []time.Duration{50, 75, 60, 5}
 	for i := range want {
 		want[i] *= time.Millisecond
@@ -49,7 +49,7 @@ func TestLateness(t *testing.T) {
 	// A push that came before the answer to the mutation counts as a delay of 0.
 	late = late[:1]
 	late[0] = 0
-	quick.lateness([]said{{1, after(5)}}, late)
+	quick.raiseLateness([]said{{1, after(5)}}, late)
 	if late[0] != 0 {
 		t.Errorf("a number that came before the answer is %v late", late[0])
 	}
@@ -74,7 +74,7 @@ func (c *chatter) answer(q question) string {
 		c.head++
 		c.last[q.token] = c.head
 		if !c.silent {
-			for i := range c.group.seen {
+			for i := range c.group.pushed {
 				c.group.watch(i, fmt.Appendf(nil, `"conversations":{"total":{"value":%d}}`, c.head-c.last[c.group.token(i)]), time.Now())
 			}
 		}
@@ -88,7 +88,7 @@ func (c *chatter) answer(q question) string {
 func newChatter(t *testing.T) *chatter {
 	t.Helper()
 	c := &chatter{last: map[string]int64{}}
-	c.group = &group{api: answering(t, c.answer), prefix: "m", members: 5, talkers: 2, seen: make([]arrivals, 5)}
+	c.group = &group{api: stubAPI(t, c.answer), prefix: "m", members: 5, talkers: 2, pushed: make([]arrivals, 5)}
 	if err := c.group.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (g *group) talkFor(t *testing.T, length, every time.Duration) func() error 
 
 func TestAGroupTalks(t *testing.T) {
 	c := newChatter(t)
-	result, err := c.group.spoken(t.Context(), c.group.talkFor(t, 200*time.Millisecond, 50*time.Millisecond))
+	result, err := c.group.measureTalk(t.Context(), c.group.talkFor(t, 200*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestAGroupTalks(t *testing.T) {
 		t.Errorf("everybody was told before the answer: %+v", result)
 	}
 	before := c.head
-	if _, err := c.group.spoken(t.Context(), c.group.talkFor(t, 50*time.Millisecond, 0)); err != nil || c.head <= before {
+	if _, err := c.group.measureTalk(t.Context(), c.group.talkFor(t, 50*time.Millisecond, 0)); err != nil || c.head <= before {
 		t.Errorf("%d messages more, %v", c.head-before, err)
 	}
 	if err := c.group.check(t.Context()); err != nil {
@@ -131,13 +131,13 @@ func TestAGroupTalks(t *testing.T) {
 
 func TestAGroupWithoutPushes(t *testing.T) {
 	c := newChatter(t)
-	if _, err := c.group.spoken(t.Context(), func() error { return nil }); err == nil {
+	if _, err := c.group.measureTalk(t.Context(), func() error { return nil }); err == nil {
 		t.Error("nobody said anything, and that was measured")
 	}
 	c.silent = true
 	ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer end()
-	if _, err := c.group.spoken(ctx, c.group.talkFor(t, 10*time.Millisecond, 0)); err == nil {
+	if _, err := c.group.measureTalk(ctx, c.group.talkFor(t, 10*time.Millisecond, 0)); err == nil {
 		t.Error("nobody was told, and that was measured")
 	}
 }

@@ -41,7 +41,7 @@ func (p site) importInto(ctx context.Context, what string, write func(to io.Writ
 
 // checkLiveDay imports the first half of a day of shows and compares the boards, then imports the other half and compares them again.
 func (b *bench) checkLiveDay(ctx context.Context) (err error) {
-	p, err := b.aside("liveday", liveDayDatabase)
+	p, err := b.newSite("liveday", liveDayDatabase)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	var group sync.WaitGroup
 	for i := range connections {
 		group.Go(func() {
-			latencies[i], errs[i] = t.connection(ctx, i, start.Add(length))
+			latencies[i], errs[i] = t.loadConnection(ctx, i, start.Add(length))
 			if errs[i] != nil {
 				cancel()
 			}
@@ -88,9 +88,9 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	return result, nil
 }
 
-// connection sends requests over one connection until the deadline, from the request with the number first on. It returns the
+// loadConnection sends requests over one connection until the deadline, from the request with the number first on. It returns the
 // latencies.
-func (t target) connection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
+func (t target) loadConnection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err

@@ -147,13 +147,13 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		o.only = append(o.only, name)
 	}
 	return o, errors.Join(
-		inRange("rounds", float64(o.rounds), 1, 100), inRange("seconds", o.seconds, 0.1, 600),
-		inRange("connections", float64(o.connections), 1, 1000), inRange("sockets", float64(o.sockets), 1, 100_000),
-		inRange("mercurius-processes", float64(o.mercuriusProcesses), 1, 64))
+		checkRange("rounds", float64(o.rounds), 1, 100), checkRange("seconds", o.seconds, 0.1, 600),
+		checkRange("connections", float64(o.connections), 1, 1000), checkRange("sockets", float64(o.sockets), 1, 100_000),
+		checkRange("mercurius-processes", float64(o.mercuriusProcesses), 1, 64))
 }
 
-// inRange returns an error if the value of a flag is out of range.
-func inRange(name string, value, least, most float64) error {
+// checkRange returns an error if the value of a flag is out of range.
+func checkRange(name string, value, least, most float64) error {
 	if math.IsNaN(value) || value < least || value > most {
 		return fmt.Errorf("--%s %v: %v to %v are allowed", name, value, least, most)
 	}

@@ -59,8 +59,8 @@ func child(t *testing.T, ctx context.Context, mode string, args ...string) *proc
 	return p
 }
 
-// printed returns a check that succeeds once the process has printed a text.
-func printed(p *process, text string) func(context.Context) error {
+// prints returns a check that succeeds once the process has printed a text.
+func prints(p *process, text string) func(context.Context) error {
 	return func(context.Context) error {
 		if !strings.Contains(p.tail(), text) {
 			return errors.New("not yet")
@@ -79,7 +79,7 @@ func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 
 func TestStopEndsAProcess(t *testing.T) {
 	p := child(t, t.Context(), "wait")
-	if err := p.waitFor(t.Context(), printed(p, "waiting")); err != nil {
+	if err := p.waitFor(t.Context(), prints(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
 	p.stop()
@@ -92,7 +92,7 @@ func TestStopEndsAProcess(t *testing.T) {
 func TestProcessEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := child(t, ctx, "wait")
-	if err := p.waitFor(ctx, printed(p, "waiting")); err != nil {
+	if err := p.waitFor(ctx, prints(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -132,7 +132,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 	if err := p.waitFor(t.Context(), listens(ports[1])); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openFleet(t.Context(), ports[0], 3, firstFrame)
+	f, err := openFleet(t.Context(), ports[0], 3, readFirstFrame)
 	if err != nil {
 		t.Fatal(err)
 	}

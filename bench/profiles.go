@@ -61,8 +61,8 @@ func (p *profiler) begin(what string) {
 	}
 }
 
-// now returns the name of the present measurement.
-func (p *profiler) now() string {
+// measurement returns the name of the present measurement.
+func (p *profiler) measurement() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.what
@@ -81,12 +81,12 @@ func (p *profiler) arguments() (arguments []string, address string, err error) {
 // watch takes one profile of a server after another, until the server ends or does not answer.
 func (p *profiler) watch(ctx context.Context, pid int, address string) {
 	for ctx.Err() == nil {
-		what, before := p.now(), busyTime(pid)
+		what, before := p.measurement(), busyTime(pid)
 		raw, err := fetchProfile(ctx, address)
 		if err != nil {
 			return
 		}
-		if p.now() == what {
+		if p.measurement() == what {
 			p.keep(what, cpuProfile{raw, busyTime(pid) - before})
 		}
 	}

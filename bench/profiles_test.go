@@ -19,15 +19,15 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 	p := newProfiler(t.TempDir())
 	p.keep("", cpuProfile{[]byte("nothing is measured"), time.Hour})
 	p.hear("seeding")
-	if p.now() != "" {
-		t.Errorf("seeding measures %q", p.now())
+	if p.measurement() != "" {
+		t.Errorf("seeding measures %q", p.measurement())
 	}
 	p.hear("home feed: round 1 of 3")
 	for i, busy := range []time.Duration{3, 5, 4} {
-		p.keep(p.now(), cpuProfile{[]byte{byte(i)}, busy})
+		p.keep(p.measurement(), cpuProfile{[]byte{byte(i)}, busy})
 	}
 	p.hear("sockets: round 1 of 3")
-	p.keep(p.now(), cpuProfile{[]byte("idle"), 0})
+	p.keep(p.measurement(), cpuProfile{[]byte("idle"), 0})
 	if len(p.taken) != 2 || !bytes.Equal(p.taken["home feed"].raw, []byte{1}) || string(p.taken["sockets"].raw) != "idle" {
 		t.Errorf("kept %v", p.taken)
 	}
@@ -40,18 +40,18 @@ func TestProfilesOfTurns(t *testing.T) {
 	var wrong atomic.Value
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		want := map[string]string{"Bearer dev:a": "first page", "Bearer dev:b": ""}[r.Header.Get("Authorization")]
-		if now := b.profiles.now(); now != want {
+		if now := b.profiles.measurement(); now != want {
 			wrong.Store(fmt.Sprintf("the profile of %q is kept in the turn of %q", now, want))
 		}
 		fmt.Fprint(w, `{"data":{}}`)
 	})
-	first := (&contender{who: "a", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:a"})}).profiled("first page")
+	first := (&contender{who: "a", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:a"})}).profileAs("first page")
 	second := &contender{who: "b", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:b"})}
 	if err := b.compete(t.Context(), "pages", first, second); err != nil {
 		t.Fatal(err)
 	}
-	if fault := wrong.Load(); fault != nil || b.profiles.now() != "" {
-		t.Errorf("%v; after the turns %q is profiled", fault, b.profiles.now())
+	if fault := wrong.Load(); fault != nil || b.profiles.measurement() != "" {
+		t.Errorf("%v; after the turns %q is profiled", fault, b.profiles.measurement())
 	}
 }
 

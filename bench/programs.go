@@ -91,16 +91,16 @@ type site struct {
 // site returns the site with the data that the peers also read.
 func (b *bench) site() site { return site{b.folder, b.redisURL, node, b.profiles} }
 
-// aside makes a site that only one row uses.
-func (b *bench) aside(name string, database int) (site, error) {
+// newSite makes a site that only one row uses.
+func (b *bench) newSite(name string, database int) (site, error) {
 	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name, b.profiles}
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
 }
 
-// alone runs a row on a separate server. Afterwards the server is stopped and its data in Redis is deleted. Its files stay until the
+// runAlone runs a row on a separate server. Afterwards the server is stopped and its data in Redis is deleted. Its files stay until the
 // bench ends.
-func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, at site, server *program) error) (err error) {
-	p, err := b.aside(name, database)
+func (b *bench) runAlone(ctx context.Context, name string, database int, row func(ctx context.Context, at site, server *program) error) (err error) {
+	p, err := b.newSite(name, database)
 	if err != nil {
 		return err
 	}
@@ -234,8 +234,8 @@ func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
 	}, listens)
 }
 
-// startBare starts the bare writer, whose frames are length bytes long. documents is as for runBareWriter.
-func (b *bench) startBare(ctx context.Context, length int, documents ...string) (*program, error) {
+// startBareWriter starts the bare writer, whose frames are length bytes long. documents is as for runBareWriter.
+func (b *bench) startBareWriter(ctx context.Context, length int, documents ...string) (*program, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

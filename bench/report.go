@@ -35,20 +35,20 @@ func (g goal) verdict(value float64) string {
 
 // line is one line of the table: a measurement, or the reason why it failed.
 type line struct {
-	what   string
-	limit  string  // the peer or the limit
-	ours   string  // our figure, as text
-	theirs string  // the figure of the limit, as text
-	value  float64 // the value that the goal bounds: a ratio, or a figure of Tidings
-	unit   string  // of value; "x" is a ratio
-	goal   goal
-	absent string // why there is no value
+	what      string
+	limit     string  // the peer or the limit
+	ours      string  // our figure, as text
+	theirs    string  // the figure of the limit, as text
+	value     float64 // the value that the goal bounds: a ratio, or a figure of Tidings
+	unit      string  // of value; "x" is a ratio
+	goal      goal
+	whyAbsent string // why there is no value
 }
 
 // cells returns the cells of the line in the table.
 func (l line) cells() []string {
-	if l.absent != "" {
-		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.absent), " "), l.goal.text, ""}
+	if l.whyAbsent != "" {
+		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.whyAbsent), " "), l.goal.text, ""}
 	}
 	return []string{l.what, l.limit, l.ours, l.theirs, figure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
 }

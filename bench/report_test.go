@@ -60,7 +60,7 @@ func newReport() *report {
 		lines: []line{
 			{what: "badge query", limit: "(a) peer", ours: "3,000/s", theirs: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
 			{what: "memory", limit: "x | y", ours: "9.00 KB", value: 0.3, unit: "x", goal: atMost(0.25, "<= 0.25 x")},
-			{what: "board", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x"), absent: "no board\nyet"},
+			{what: "board", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x"), whyAbsent: "no board\nyet"},
 		},
 		details: []detail{
 			{what: "badge query", who: "ours", values: series{
@@ -152,7 +152,7 @@ func TestRateAndCPU(t *testing.T) {
 func TestPeerThatIsNotThere(t *testing.T) {
 	b := &bench{}
 	absent, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, errNoNode })
-	if err != nil || absent.program != nil || absent.absent != errNoNode.Error() {
+	if err != nil || absent.program != nil || absent.whyAbsent != errNoNode.Error() {
 		t.Errorf("got %+v, %v", absent, err)
 	}
 	absent.stop()
@@ -160,7 +160,7 @@ func TestPeerThatIsNotThere(t *testing.T) {
 	if _, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("any other error ends the run: %v", err)
 	}
-	bun, mercurius, all := b.against(badgeQuery, absent, absent, &contender{})
+	bun, mercurius, all := b.addPeers(badgeQuery, absent, absent, &contender{})
 	if bun != nil || mercurius != nil || len(all) != 1 {
 		t.Errorf("got %v, %v, %v", bun, mercurius, all)
 	}

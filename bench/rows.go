@@ -76,7 +76,7 @@ func (b *bench) measureQueries(ctx context.Context) error {
 			if other == nil {
 				continue
 			}
-			if err := sameAnswers(ctx, server.api, other.api, query, allReaders(b.readers)); err != nil {
+			if err := compareAnswers(ctx, server.api, other.api, query, allReaders(b.readers)); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (b *bench) measureQueries(ctx context.Context) error {
 // peer is a running program to compare with, or the reason why it is not measured.
 type peer struct {
 	*program
-	absent string // why it is not measured; "" if it runs
+	whyAbsent string // why it is not measured; "" if it runs
 }
 
 // stop stops the peer if it runs.
@@ -110,7 +110,7 @@ func (p peer) stop() {
 func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*program, error)) (peer, error) {
 	p, err := start(ctx)
 	if errors.Is(err, errNoNode) {
-		return peer{absent: err.Error()}, nil
+		return peer{whyAbsent: err.Error()}, nil
 	}
 	return peer{program: p}, err
 }
@@ -132,8 +132,8 @@ func (b *bench) contender(who string, p *program, query string, follows int) *co
 	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
 }
 
-// profiled makes the profiler keep a profile of this contender's turns, under a name. It returns the contender.
-func (c *contender) profiled(name string) *contender {
+// profileAs makes the profiler keep a profile of this contender's turns, under a name. It returns the contender.
+func (c *contender) profileAs(name string) *contender {
 	c.profile = name
 	return c
 }
@@ -176,9 +176,9 @@ const (
 	whoStatic    = "our own static {__typename}"
 )
 
-// against adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them and the given
+// addPeers adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them and the given
 // ones.
-func (b *bench) against(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
+func (b *bench) addPeers(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {
 		fromBun = b.contender(whoBun, bun.program, query, 200)
@@ -193,27 +193,27 @@ func (b *bench) against(query string, bun, mercurius peer, contenders ...*conten
 
 func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
 	const what = "badge query over HTTP"
-	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200).profiled(what)
+	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200).profileAs(what)
 	few := b.contender("Tidings, 10 followed", server, badgeQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, badgeQuery, 2000)
-	static := b.contender(whoStatic, server, staticQuery, 200).profiled("static")
-	bare, err := b.startBarePages(ctx, b.site(), server, badgeQuery, readersOf(200, b.readers), readDocument)
+	static := b.contender(whoStatic, server, staticQuery, 200).profileAs("static")
+	bare, err := b.startBarePages(ctx, b.site(), server, badgeQuery, readersOf(200, b.readers), documentCommands)
 	if err != nil {
 		return err
 	}
 	defer bare.stop()
 	floor := b.contender(whoBareServer, bare, badgeQuery, 200)
-	fromBun, fromMercurius, all := b.against(badgeQuery, bun, mercurius, ours)
+	fromBun, fromMercurius, all := b.addPeers(badgeQuery, bun, mercurius, ours)
 	if err := b.compete(ctx, what, append(all, static, few, many, floor)...); err != nil {
 		return err
 	}
-	first := line{what: what + ", 200 followed", limit: "(a) " + whoBun, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", absent: bun.absent}
-	cpu := line{what: what + ", server CPU each", limit: whoBun, goal: atMost(0.75, "<= 0.75 x"), unit: "x the CPU", absent: bun.absent}
+	first := line{what: what + ", 200 followed", limit: "(a) " + whoBun, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", whyAbsent: bun.whyAbsent}
+	cpu := line{what: what + ", server CPU each", limit: whoBun, goal: atMost(0.75, "<= 0.75 x"), unit: "x the CPU", whyAbsent: bun.whyAbsent}
 	if fromBun != nil {
 		first.compare(ours, fromBun)
 		cpu.compareCPU(ours, fromBun)
 	}
-	second := line{what: what + ", 200 followed", limit: "(b) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", absent: mercurius.absent}
+	second := line{what: what + ", 200 followed", limit: "(b) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
 	if fromMercurius != nil {
 		second.compare(ours, fromMercurius)
 	}
@@ -257,23 +257,23 @@ func cpuLine(what string, values series, most float64) line {
 
 func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
 	const what = "home feed page of 20"
-	ours := b.contender("Tidings", server, feedQuery, 200).profiled(what)
+	ours := b.contender("Tidings", server, feedQuery, 200).profileAs(what)
 	stock := b.contender(whoGqlgen, gqlgen, feedQuery, 200)
-	floor, err := b.startBarePages(ctx, b.site(), server, feedQuery, readersOf(200, b.readers), readInbox)
+	floor, err := b.startBarePages(ctx, b.site(), server, feedQuery, readersOf(200, b.readers), inboxCommands)
 	if err != nil {
 		return err
 	}
 	defer floor.stop()
 	bare := b.contender(whoBareServer, floor, feedQuery, 200)
-	fromBun, fromMercurius, all := b.against(feedQuery, bun, mercurius, ours)
+	fromBun, fromMercurius, all := b.addPeers(feedQuery, bun, mercurius, ours)
 	if err := b.compete(ctx, what, append(all, stock, bare)...); err != nil {
 		return err
 	}
-	first := line{what: what, limit: "(a) " + whoBun, goal: atLeast(2, ">= 2 x"), unit: "x", absent: bun.absent}
+	first := line{what: what, limit: "(a) " + whoBun, goal: atLeast(2, ">= 2 x"), unit: "x", whyAbsent: bun.whyAbsent}
 	if fromBun != nil {
 		first.compare(ours, fromBun)
 	}
-	second := line{what: what, limit: "(b) " + whoMercurius, goal: atLeast(6, ">= 6 x"), unit: "x", absent: mercurius.absent}
+	second := line{what: what, limit: "(b) " + whoMercurius, goal: atLeast(6, ">= 6 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
 	if fromMercurius != nil {
 		second.compare(ours, fromMercurius)
 	}
@@ -294,7 +294,7 @@ func (b *bench) withoutFollows(l line) (absent bool, err error) {
 	if _, err = os.Stat(b.follows); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	l.absent = filepath.Base(b.follows) + " is not there (--follows)"
+	l.whyAbsent = filepath.Base(b.follows) + " is not there (--follows)"
 	b.report.lines = append(b.report.lines, l)
 	return true, nil
 }

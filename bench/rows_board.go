@@ -40,7 +40,7 @@ func (b *bench) boardFollows(to io.Writer) (err error) {
 
 // measureBoards measures first and later pages of the live board.
 func (b *bench) measureBoards(ctx context.Context) (err error) {
-	p, err := b.aside("board", boardDatabase)
+	p, err := b.newSite("board", boardDatabase)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 		firsts, laters = append(firsts, b.contender("first page, "+name, server, boardQuery("null"), follows)), append(laters, later)
 	}
 	contenders = append(append(contenders, firsts...), laters...)
-	firsts[0].profiled("live board, first page")
-	laters[0].profiled("live board, later page")
+	firsts[0].profileAs("live board, first page")
+	laters[0].profileAs("live board, later page")
 	firstFloor, stopFirst, err := b.boardFloor(ctx, p, server, firsts[0].who, boardQuery("null"), readersOf(followed[0], b.readers))
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 
 // boardFloor starts the bare server that answers some readers' pages of the board, and returns it as a contender.
 func (b *bench) boardFloor(ctx context.Context, at site, server *program, who, query string, readers []string) (floor *contender, stop func(), err error) {
-	bare, err := b.startBarePages(ctx, at, server, query, readers, readDocument)
+	bare, err := b.startBarePages(ctx, at, server, query, readers, documentCommands)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -162,11 +162,11 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	shows := b.worlds.activeShows
 	l := line{what: "node memory for " + thousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
 	if runtime.GOOS != "linux" {
-		l.absent = "only Linux tells"
+		l.whyAbsent = "only Linux tells"
 		b.report.lines = append(b.report.lines, l)
 		return nil
 	}
-	p, err := b.aside("shows", showsDatabase)
+	p, err := b.newSite("shows", showsDatabase)
 	if err != nil {
 		return err
 	}

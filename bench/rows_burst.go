@@ -50,7 +50,7 @@ func burstEvents(count, people int, posts []string, round int) []event {
 
 // measureBurst measures the row on a server of its own.
 func (b *bench) measureBurst(ctx context.Context) error {
-	return b.alone(ctx, "burst", burstDatabase, b.raceBurst)
+	return b.runAlone(ctx, "burst", burstDatabase, b.raceBurst)
 }
 
 // raceBurst takes the rounds of the row and reports them.
@@ -71,14 +71,14 @@ func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 	var idle, behind, taken, done series
 	for round := range b.socketRounds {
 		b.say("burst: round %d of %d", round+1, b.socketRounds)
-		quiet, err := pushes(ctx, followers, publishes(server.api), nil)
+		quiet, err := measurePushes(ctx, followers, publishes(server.api), nil)
 		if err != nil {
 			return err
 		}
 		events := burstEvents(size, people, posts, round)
 		start := time.Now()
 		var in, all time.Duration
-		during, err := pushes(ctx, followers, publishes(server.api), func() error {
+		during, err := measurePushes(ctx, followers, publishes(server.api), func() error {
 			err := sendBurst(ctx, server.api, events)
 			in = time.Since(start)
 			return err
@@ -150,9 +150,9 @@ func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }
 
-// pushes lets each author act once, one every burstEvery. It returns the sorted times from the sending of an author's mutation to the
+// measurePushes lets each author act once, one every burstEvery. It returns the sorted times from the sending of an author's mutation to the
 // push at that author's follower. If beside is not nil, it runs at the same time, from the first act on.
-func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
+func measurePushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
 	if beside == nil {
 		beside = func() error { return nil }

@@ -14,7 +14,7 @@ import (
 // measureConversations measures how the time of the badge query depends on the number of a reader's conversations. Half of the
 // conversations are counted when read.
 func (b *bench) measureConversations(ctx context.Context) (err error) {
-	p, err := b.aside("conversations", conversationsDatabase)
+	p, err := b.newSite("conversations", conversationsDatabase)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 		}
 		who := strconv.Itoa(conversations) + " conversations"
 		one := &contender{who: who, target: newTarget(server.address, server.pid(), everyQuery, memberTokens(readers[i]))}
-		contenders = append(contenders, one.profiled(what+", "+who))
-		bare, err := b.startBarePages(ctx, p, server, everyQuery, memberKeys(readers[i]), readDocument)
+		contenders = append(contenders, one.profileAs(what+", "+who))
+		bare, err := b.startBarePages(ctx, p, server, everyQuery, memberKeys(readers[i]), documentCommands)
 		if err != nil {
 			return err
 		}

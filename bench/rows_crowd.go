@@ -32,7 +32,7 @@ type crowdState struct {
 func (b *bench) measureCrowd(ctx context.Context) (err error) {
 	server, err := sqltest.NewDurable()
 	if err != nil {
-		b.report.lines = append(b.report.lines, line{what: "push: " + thousands(int64(b.worlds.crowd)) + " sockets", limit: "-", absent: err.Error()})
+		b.report.lines = append(b.report.lines, line{what: "push: " + thousands(int64(b.worlds.crowd)) + " sockets", limit: "-", whyAbsent: err.Error()})
 		return nil
 	}
 	defer server.Close()
@@ -42,7 +42,7 @@ func (b *bench) measureCrowd(ctx context.Context) (err error) {
 	}
 	var nodes []*program
 	for i := range crowdNodes {
-		at, err := b.aside("crowd-"+strconv.Itoa(i), crowdDatabase)
+		at, err := b.newSite("crowd-"+strconv.Itoa(i), crowdDatabase)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, e
 	}
 	var late []time.Duration
 	for _, one := range crowds {
-		times, err := one.arrived(ctx)
+		times, err := one.waitForEvents(ctx)
 		if err != nil {
 			return sample{}, err
 		}

@@ -23,7 +23,7 @@ var messageTypes = []string{"general", "billing"}
 
 // measureEvery measures the badge query of users with unread items of every source that everyQuery selects.
 func (b *bench) measureEvery(ctx context.Context) (err error) {
-	p, err := b.aside("every", everyDatabase)
+	p, err := b.newSite("every", everyDatabase)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 		}
 	}
 	const what = "badge query, every source lit"
-	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200).profiled(what)
+	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200).profileAs(what)
 	few := b.contender("Tidings, 10 followed", server, everyQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, everyQuery, 2000)
 	static := b.contender(whoStatic, server, staticQuery, 200)
@@ -63,7 +63,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	if err := b.compete(ctx, what, ours, some, static, few, many); err != nil {
 		return err
 	}
-	asked, err := b.askedOfRedis(ctx, server.api)
+	asked, err := b.commandsPerQuery(ctx, server.api)
 	if err != nil {
 		return err
 	}
@@ -180,8 +180,8 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	return nil
 }
 
-// askedOfRedis returns how many commands one badge query sends to Redis, as a mean of many queries. Each command takes a round trip.
-func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
+// commandsPerQuery returns how many commands one badge query sends to Redis, as a mean of many queries. Each command takes a round trip.
+func (b *bench) commandsPerQuery(ctx context.Context, a *api) (float64, error) {
 	before, err := commandsUntilNow(ctx, b.redis)
 	if err != nil {
 		return 0, err

@@ -37,7 +37,7 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 		}
 	}
 	for _, text := range []string{strings.Replace(lit(), "EXACT", "STALE", 1), strings.Replace(lit(), `"lit":true`, `"lit":false`, 1), strings.Replace(lit(), `{"lit":true},`, "", 1)} {
-		a := answering(t, func(question) string { return `{"data":{"viewer":{"badges":` + text + `}}}` })
+		a := stubAPI(t, func(question) string { return `{"data":{"viewer":{"badges":` + text + `}}}` })
 		if err := checkLit(t.Context(), a, "anna"); err == nil {
 			t.Errorf("%s is taken for lit", text)
 		}
@@ -47,7 +47,7 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 func TestLightGivesEverySourceACount(t *testing.T) {
 	w := newWorld(`{"data":{}}`)
 	readers := []string{"anna", "bert"}
-	if err := light(t.Context(), answering(t, w.answer), readers); err != nil {
+	if err := light(t.Context(), stubAPI(t, w.answer), readers); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{"publishPost": 3 * 2, "follow": 2, "sendSiteMessage": 2 * everyNews, "publishAnnouncement": everyNews, "raiseDot": everyNews}

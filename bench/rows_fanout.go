@@ -47,7 +47,7 @@ func seedFollowers(ctx context.Context, file string, followers int) error {
 }
 
 func (b *bench) measureFanOut(ctx context.Context) (err error) {
-	p, err := b.aside("fanout", fanOutDatabase)
+	p, err := b.newSite("fanout", fanOutDatabase)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func countings() []*counting {
 
 // measureGroup measures a group in which many talk at once, for both ways of counting.
 func (b *bench) measureGroup(ctx context.Context) (err error) {
-	p, err := b.aside("group", groupDatabase)
+	p, err := b.newSite("group", groupDatabase)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 				err, seeded = seedOthers(ctx, server.api), true
 			}
 			if err == nil {
-				err = b.talk(ctx, server, way, fmt.Sprintf("talk-%d-%d-", round, i))
+				err = b.groupRound(ctx, server, way, fmt.Sprintf("talk-%d-%d-", round, i))
 			}
 			server.stop()
 			if err != nil {
@@ -60,10 +60,10 @@ func (b *bench) measureGroup(ctx context.Context) (err error) {
 	return nil
 }
 
-// talk measures one round in one of the ways: a new group, with all members online.
-func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix string) error {
+// groupRound measures one round in one of the ways: a new group, with all members online.
+func (b *bench) groupRound(ctx context.Context, server *program, way *counting, prefix string) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.worlds.talkers}
-	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, seen: make([]arrivals, b.worlds.group)}
+	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, pushed: make([]arrivals, b.worlds.group)}
 	if err := g.create(ctx); err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	defer f.close()
-	watch := watching(g.watch)
+	watch := eventFunc(g.watch)
 	f.watch.Store(&watch)
 	before, alone, err := b.loadOthers(ctx, server)
 	if err != nil {
 		return err
 	}
-	late, err := g.spoken(ctx, func() error {
+	late, err := g.measureTalk(ctx, func() error {
 		talking, end := context.WithTimeout(ctx, b.turnLength())
 		defer end()
 		return g.talk(talking, time.Second)
@@ -87,7 +87,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	var meanwhile effort
-	lateAmong, err := g.spoken(ctx, func() (err error) {
+	lateAmong, err := g.measureTalk(ctx, func() (err error) {
 		meanwhile, err = way.others.addRush(ctx, b, server, before, func(ctx context.Context) error { return g.talk(ctx, time.Second) })
 		return err
 	})
@@ -97,7 +97,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	if err := way.others.addFloor(ctx, b, server, alone, meanwhile); err != nil {
 		return err
 	}
-	most, err := g.spoken(ctx, func() error {
+	most, err := g.measureTalk(ctx, func() error {
 		talking, end := context.WithTimeout(ctx, b.turnLength())
 		defer end()
 		return g.talk(talking, 0)
@@ -106,8 +106,8 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	var rush sample
-	if _, err = g.spoken(ctx, func() (err error) {
-		rush, err = b.during(ctx, othersTarget(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
+	if _, err = g.measureTalk(ctx, func() (err error) {
+		rush, err = b.loadDuring(ctx, othersTarget(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
 		return err
 	}); err != nil {
 		return err

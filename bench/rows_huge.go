@@ -31,11 +31,11 @@ func mixtures() (all []mixture) {
 	return all
 }
 
-// huge returns the key of the i-th huge author.
-func huge(i int) string { return "huge-" + strconv.Itoa(i) }
+// hugeAuthor returns the key of the i-th huge author.
+func hugeAuthor(i int) string { return "huge-" + strconv.Itoa(i) }
 
 func (b *bench) measureHuge(ctx context.Context) error {
-	return b.alone(ctx, "huge", hugeDatabase, b.raceHuge)
+	return b.runAlone(ctx, "huge", hugeDatabase, b.raceHuge)
 }
 
 func (b *bench) raceHuge(ctx context.Context, _ site, server *program) error {
@@ -76,12 +76,12 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 		events = append(events, profile(author(i), "Author "+strconv.Itoa(i)))
 	}
 	for i := range hugeAuthors {
-		events = append(events, profile(huge(i), "Huge "+strconv.Itoa(i)))
+		events = append(events, profile(hugeAuthor(i), "Huge "+strconv.Itoa(i)))
 	}
 	for _, m := range all {
 		for r := range readers {
 			for i := range m.huge {
-				events = append(events, follow(m.reader(r), huge(i)))
+				events = append(events, follow(m.reader(r), hugeAuthor(i)))
 			}
 			for i := range m.follows - m.huge {
 				events = append(events, follow(m.reader(r), author(i)))
@@ -92,7 +92,7 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 		return err
 	}
 	for i := range hugeAuthors {
-		if err := a.awaitMode(ctx, huge(i), "HUGE"); err != nil {
+		if err := a.pinMode(ctx, hugeAuthor(i), "HUGE"); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error
 	}
 	events = nil
 	for i := range 2 * unread {
-		events = append(events, publish(author(i%followed[0]/2), postBody(i)), publish(huge(i%hugeAuthors), postBody(i)))
+		events = append(events, publish(author(i%followed[0]/2), postBody(i)), publish(hugeAuthor(i%hugeAuthors), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err

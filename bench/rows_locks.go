@@ -46,7 +46,7 @@ type way struct {
 }
 
 func (b *bench) measureLocks(ctx context.Context) (err error) {
-	p, err := b.aside("locks", locksDatabase)
+	p, err := b.newSite("locks", locksDatabase)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 	}()
 	for i, users := range []int{b.worlds.users, b.worlds.few} {
 		one := &audience{who: thousands(int64(users)) + " users", users: users, delays: map[string]series{}, grown: map[string]int64{}}
-		if one.site, err = b.aside("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
+		if one.site, err = b.newSite("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
 			return err
 		}
 		all = append(all, one)

@@ -9,7 +9,7 @@ import (
 
 func TestPublishToEverybody(t *testing.T) {
 	asked := map[string]int{}
-	a := answering(t, func(q question) string {
+	a := stubAPI(t, func(q question) string {
 		if q.token != hostToken {
 			t.Errorf("asked as %s", q.token)
 		}

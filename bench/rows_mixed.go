@@ -25,7 +25,7 @@ const (
 var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
 
 func (b *bench) measureMixed(ctx context.Context) error {
-	return b.alone(ctx, "mixed", mixedDatabase, b.raceMixed)
+	return b.runAlone(ctx, "mixed", mixedDatabase, b.raceMixed)
 }
 
 func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {

@@ -43,7 +43,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := held(t, raw), held(t, imported); got != want || strings.Count(got, "\n") != count {
+	if got, want := storedPosts(t, raw), storedPosts(t, imported); got != want || strings.Count(got, "\n") != count {
 		t.Errorf("raw are %.400s\nimported are %.400s", got, want)
 	}
 	if err := removeDatabase(raw); err != nil {
@@ -54,8 +54,8 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	}
 }
 
-// held returns the posts of a database with their authors' keys, one per line.
-func held(t *testing.T, path string) string {
+// storedPosts returns the posts of a database with their authors' keys, one per line.
+func storedPosts(t *testing.T, path string) string {
 	t.Helper()
 	db, err := database.Open("sqlite", "file:"+path)
 	if err != nil {

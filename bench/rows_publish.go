@@ -26,7 +26,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 	return inStore(ctx, file, func(tx *sql.Tx) error {
 		const follow = `INSERT INTO follows (follower, followee, since, shown)
 			WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1) SELECT i, ?3, 0, TRUE FROM n`
-		return each(ctx, tx, []write{
+		return execAll(ctx, tx, []write{
 			{`UPDATE users SET seen_at = 0 WHERE number >= ?1`, []any{firstOfAudience + active}},
 			{follow, []any{firstOfAudience, many, famousAuthor}},
 			{follow, []any{firstOfAudience, few, unknownAuthor}},
@@ -43,7 +43,7 @@ type publisher struct {
 }
 
 func (b *bench) measurePublish(ctx context.Context) (err error) {
-	p, err := b.aside("publish", publishDatabase)
+	p, err := b.newSite("publish", publishDatabase)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 	famous := &publisher{who: thousands(int64(many)) + " followers", number: famousAuthor, mode: "HUGE"}
 	unknown := &publisher{who: thousands(int64(few)) + " followers", number: unknownAuthor, mode: "SMALL"}
 	for _, author := range []*publisher{famous, unknown} {
-		if err := server.api.awaitMode(ctx, member(author.number), author.mode); err != nil {
+		if err := server.api.pinMode(ctx, member(author.number), author.mode); err != nil {
 			return err
 		}
 	}
@@ -106,8 +106,8 @@ func (a *api) publish(ctx context.Context, key, body string) error {
 	return a.do(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
 }
 
-// awaitMode pins an author's mode. It waits until the mode is in force and the followers' documents name the author.
-func (a *api) awaitMode(ctx context.Context, key, mode string) error {
+// pinMode pins an author's mode. It waits until the mode is in force and the followers' documents name the author.
+func (a *api) pinMode(ctx context.Context, key, mode string) error {
 	var data any
 	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { author { mode } } }`, key, mode)
 	if err := a.do(ctx, adminToken, pin, nil, &data); err != nil {

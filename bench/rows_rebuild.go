@@ -56,7 +56,7 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 func outboxKey(author int) string { return fmt.Sprintf("outbox:%d", author) }
 
 func (b *bench) measureRebuild(ctx context.Context) (err error) {
-	p, err := b.aside("rebuild", rebuildDatabase)
+	p, err := b.newSite("rebuild", rebuildDatabase)
 	if err != nil {
 		return err
 	}

@@ -92,8 +92,8 @@ func othersLines(what string, r rushed) []line {
 	})
 }
 
-// during loads a target while rush runs, and then ends the context of rush.
-func (b *bench) during(ctx context.Context, t target, rush func(context.Context) error) (sample, error) {
+// loadDuring loads a target while rush runs, and then ends the context of rush.
+func (b *bench) loadDuring(ctx context.Context, t target, rush func(context.Context) error) (sample, error) {
 	rushing, end := context.WithCancel(ctx)
 	defer end()
 	done := make(chan error, 1)
@@ -178,7 +178,7 @@ func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 
 // measureRecipient measures likes of one person's posts.
 func (b *bench) measureRecipient(ctx context.Context) error {
-	return b.alone(ctx, "recipient", recipientDatabase, b.raceRecipient)
+	return b.runAlone(ctx, "recipient", recipientDatabase, b.raceRecipient)
 }
 
 // raceRecipient makes the users and posts, takes the rounds of the row and reports them.
@@ -243,7 +243,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 		return err
 	}
 	r.alone = append(r.alone, result)
-	if r.settled, err = h.settled(ctx, r.settled); err != nil {
+	if r.settled, err = h.appendSettled(ctx, r.settled); err != nil {
 		return err
 	}
 	if err := errors.Join(r.inserts.end(ctx, int(h.taken.Load()-already)), r.inserts.round(ctx)); err != nil {
@@ -263,7 +263,7 @@ func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecip
 			return err
 		}
 		*rush.taken = append(*rush.taken, taken)
-		if r.settled, err = h.settled(ctx, r.settled); err != nil {
+		if r.settled, err = h.appendSettled(ctx, r.settled); err != nil {
 			return err
 		}
 		if err := rush.others.addFloor(ctx, b, server, alone, e); err != nil {
@@ -299,8 +299,8 @@ func (b *bench) reportRecipient(r *recipientResults) {
 	}
 }
 
-// settled calls settle, and returns the earlier samples and that of settle.
-func (h *hotRecipient) settled(ctx context.Context, earlier series) (series, error) {
+// appendSettled calls settle, and returns the earlier samples and that of settle.
+func (h *hotRecipient) appendSettled(ctx context.Context, earlier series) (series, error) {
 	result, err := h.settle(ctx)
 	return append(earlier, result), err
 }

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// liked is a server that takes likes and answers with the number of liked posts.
-type liked struct {
+// likeServer is a server that takes likes and answers with the number of liked posts.
+type likeServer struct {
 	pairs map[string]bool // the likes: a user and a post
 	posts map[string]bool // the posts with a like
 	wrong int             // by how many posts its badges are too high
 	twice bool            // whether a user liked a post twice
 }
 
-func (l *liked) answer(q question) string {
+func (l *likeServer) answer(q question) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)
 		if input, is := do["likePost"].(map[string]any); is {
@@ -35,11 +35,11 @@ func (l *liked) answer(q question) string {
 }
 
 // newHot returns a hotRecipient with posts, and its server.
-func newHot(t *testing.T, likers, posts int) (*hotRecipient, *liked) {
+func newHot(t *testing.T, likers, posts int) (*hotRecipient, *likeServer) {
 	t.Helper()
-	l := &liked{pairs: map[string]bool{}, posts: map[string]bool{}}
+	l := &likeServer{pairs: map[string]bool{}, posts: map[string]bool{}}
 	answers := make(chan struct{}, 1) // one at a time
-	h := &hotRecipient{likers: likers, api: answering(t, func(q question) string {
+	h := &hotRecipient{likers: likers, api: stubAPI(t, func(q question) string {
 		answers <- struct{}{}
 		defer func() { <-answers }()
 		return l.answer(q)
@@ -89,7 +89,7 @@ func TestLikesRunOut(t *testing.T) {
 
 func TestOthers(t *testing.T) {
 	w := newWorld(`{"data":{"viewer":{}}}`)
-	if err := seedOthers(t.Context(), answering(t, w.answer)); err != nil {
+	if err := seedOthers(t.Context(), stubAPI(t, w.answer)); err != nil {
 		t.Fatal(err)
 	}
 	if w.done["follow"] != othersCount*othersFollow || w.done["publishPost"] != othersPosts || len(w.visited) != othersCount {
@@ -113,7 +113,7 @@ func TestDuringStopsTheOtherWork(t *testing.T) {
 	target := target{address: "127.0.0.1:1"} // no server listens there
 	ended := false
 	b := &bench{options: options{seconds: 0.1}}
-	_, err := b.during(t.Context(), target, func(ctx context.Context) error {
+	_, err := b.loadDuring(t.Context(), target, func(ctx context.Context) error {
 		<-ctx.Done()
 		ended = true
 		return nil

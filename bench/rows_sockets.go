@@ -158,17 +158,17 @@ func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
 		return err
 	}
 	defer peer.stop()
-	return b.triggered(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
+	return b.triggeredSockets(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
 }
 
 // bareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBare.
 func (b *bench) bareSockets(ctx context.Context, into *series, length int, documents ...string) error {
-	writer, err := b.startBare(ctx, length, documents...)
+	writer, err := b.startBareWriter(ctx, length, documents...)
 	if err != nil {
 		return err
 	}
 	defer writer.stop()
-	return b.triggered(ctx, writer, firstFrame, into)
+	return b.triggeredSockets(ctx, writer, readFirstFrame, into)
 }
 
 // watchersDocuments writes the keys of the watchers' documents to a file, which newDocumentReader reads.
@@ -185,8 +185,8 @@ func (b *bench) watchersDocuments() (file string, err error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// triggered measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
-func (b *bench) triggered(ctx context.Context, p *program, open opening, into *series) error {
+// triggeredSockets measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
+func (b *bench) triggeredSockets(ctx context.Context, p *program, open opening, into *series) error {
 	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
 		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})
 		result.bytesPerEntry = memory

@@ -71,11 +71,11 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 	if absent, err := b.withoutFollows(l); absent || err != nil {
 		return err
 	}
-	full, err := b.aside("start", startDatabase)
+	full, err := b.newSite("start", startDatabase)
 	if err != nil {
 		return err
 	}
-	empty, err := b.aside("start-empty", emptyDatabase)
+	empty, err := b.newSite("start-empty", emptyDatabase)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 			b.say("start: round %d of %d", round, b.rounds)
 		}
 		for site, seconds := range map[*site]*[]float64{&full: &with, &empty: &without} {
-			took, err := ready(ctx, *site)
+			took, err := timeToReady(ctx, *site)
 			if err != nil {
 				return err
 			}
@@ -107,8 +107,8 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 	return nil
 }
 
-// ready starts a server and stops it again, and returns the time until it was ready.
-func ready(ctx context.Context, at site) (time.Duration, error) {
+// timeToReady starts a server and stops it again, and returns the time until it was ready.
+func timeToReady(ctx context.Context, at site) (time.Duration, error) {
 	start := time.Now()
 	server, err := at.start(ctx)
 	if err != nil {

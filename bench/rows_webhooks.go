@@ -47,7 +47,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 		database int
 		flags    []string
 	}{{"without", plainDatabase, nil}, {"with", webhooksDatabase, []string{"--changes", "--webhooks-allow", "127.0.0.0/8"}}} {
-		p, err := b.aside("webhooks-"+one.what, one.database)
+		p, err := b.newSite("webhooks-"+one.what, one.database)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (samp
 		return sample{}, err
 	}
 	before := h.received.Load()
-	result, err := b.during(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
+	result, err := b.loadDuring(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
 	for end := time.Now().Add(answerLimit); err == nil && h.what == "with" && h.received.Load() == before; {
 		// After a short turn a count may be what it was before the feed was seen: then no event is sent. Another post changes the
 		// count.

@@ -41,7 +41,7 @@ type sqlEngine struct {
 func (b *bench) measureWrites(ctx context.Context) error {
 	sqlite := sqlEngine{name: "SQLite", events: 10_000}
 	var err error
-	if sqlite.site, err = b.aside("writes-sqlite", sqliteDatabase); err != nil {
+	if sqlite.site, err = b.newSite("writes-sqlite", sqliteDatabase); err != nil {
 		return err
 	}
 	sqlite.driver, sqlite.bare, sqlite.store, sqlite.newTwin = "sqlite", filepath.Join(sqlite.site.folder, "bare.db"), sqlite.site.file(), newFiles(sqlite.site.folder)
@@ -50,12 +50,12 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	}
 	server, err := sqltest.NewDurable()
 	if err != nil {
-		b.report.lines = append(b.report.lines, line{what: "ingest of mixed events, PostgreSQL", limit: "-", absent: err.Error()})
+		b.report.lines = append(b.report.lines, line{what: "ingest of mixed events, PostgreSQL", limit: "-", whyAbsent: err.Error()})
 		return nil
 	}
 	defer server.Close()
 	postgres := sqlEngine{name: "PostgreSQL", events: 5000}
-	if postgres.site, err = b.aside("writes-postgres", postgresDatabase); err != nil {
+	if postgres.site, err = b.newSite("writes-postgres", postgresDatabase); err != nil {
 		return err
 	}
 	url, err := server.Create(ctx, "tidings")
@@ -331,7 +331,7 @@ func (a *asker) exchange(ctx context.Context, request []byte) error {
 // measureTwoNodes starts a second server on the engine. Shows start at the first server. Their hosts' followers have sockets at the
 // first server, to compare, and then at the second.
 func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *program) (err error) {
-	other, err := b.aside("writes-postgres-2", postgresDatabase)
+	other, err := b.newSite("writes-postgres-2", postgresDatabase)
 	if err != nil {
 		return err
 	}
@@ -391,7 +391,7 @@ func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]t
 	if err != nil {
 		return nil, err
 	}
-	return pushes(ctx, followers, func(ctx context.Context, i int) error {
+	return measurePushes(ctx, followers, func(ctx context.Context, i int) error {
 		var data any
 		return a.do(ctx, "dev:"+burstAuthor(i), `mutation { startShow(input: {showId: "`+shows[i]+`"}) { changed } }`, nil, &data)
 	}, nil)

@@ -131,7 +131,7 @@ func (s *scriptTimes) list() (rows []string) {
 func (b *bench) reportScripts() {
 	l := line{what: "the slowest call of every script", limit: "the slowest plain command, which does next to nothing", goal: atMost(1, "< 1 ms"), unit: "ms"}
 	if b.scripts.calls == 0 {
-		l.absent = "no other row ran a script"
+		l.whyAbsent = "no other row ran a script"
 		b.report.lines = append(b.report.lines, l)
 		return
 	}

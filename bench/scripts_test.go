@@ -46,7 +46,7 @@ func TestScriptTimesKeepTheSlowest(t *testing.T) {
 func TestReportScripts(t *testing.T) {
 	b := &bench{report: &report{}}
 	b.reportScripts()
-	if got := b.report.lines[0]; got.absent == "" {
+	if got := b.report.lines[0]; got.whyAbsent == "" {
 		t.Errorf("without any call: %+v", got)
 	}
 	b.scripts.add([]redis.SlowLog{{Duration: 1500 * time.Microsecond, Args: []string{"EVALSHA", "aa"}}}, map[string]string{"aa": "add"})

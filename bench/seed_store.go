@@ -29,7 +29,7 @@ func seedUsers(ctx context.Context, file string, users int) error {
 	return inStore(ctx, file, func(tx *database.Tx) error {
 		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`
 		now := time.Now().UnixMicro()
-		return each(ctx, tx, []write{
+		return execAll(ctx, tx, []write{
 			{`INSERT INTO users (number, key, seen_at) ` + counted + ` SELECT i, 'member-' || i, ?2 FROM n`, []any{users, now}},
 			{`INSERT INTO user_notices (user_number, ver, position, dots_from) ` + counted + ` SELECT i, ?2, 0, 0 FROM n`, []any{users, now}},
 			{`UPDATE counters SET value = ?1 WHERE name = 'users'`, []any{users}},
@@ -68,7 +68,7 @@ func seedConversations(ctx context.Context, file string, readers []services.User
 			writes = append(writes, write{`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) ` + added +
 				` SELECT i, ?3, ?4, 0, 1, 0, 0, FALSE, FALSE, ?5, 0 FROM n`, []any{last, conversations, user, base, now}})
 		}
-		return each(ctx, tx, writes)
+		return execAll(ctx, tx, writes)
 	})
 }
 
@@ -78,8 +78,8 @@ type write struct {
 	args []any
 }
 
-// each executes the writes one after the other.
-func each(ctx context.Context, tx *database.Tx, writes []write) error {
+// execAll executes the writes one after the other.
+func execAll(ctx context.Context, tx *database.Tx, writes []write) error {
 	for _, w := range writes {
 		if _, err := tx.ExecContext(ctx, w.text, w.args...); err != nil {
 			return fmt.Errorf("%.60s: %w", w.text, err)

@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// opened opens a seeded database, and closes it after the test.
-func opened(t *testing.T, file string) *sql.DB {
+// openStore opens a seeded database, and closes it after the test.
+func openStore(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
 	if err != nil {
@@ -34,7 +34,7 @@ func TestSeedUsers(t *testing.T) {
 	if _, err := numbersOf(t.Context(), file, []string{member(7), member(1235)}); err == nil {
 		t.Error("a user who was not seeded has a number")
 	}
-	s := opened(t, file)
+	s := openStore(t, file)
 	active, err := people.ActiveUsers(t.Context(), s, 0, 10_000, time.Now().Add(-time.Hour))
 	if err != nil || len(active) != 1234 || active[1233] != 1234 {
 		t.Errorf("%d active users, %v", len(active), err)
@@ -67,7 +67,7 @@ func TestSeedConversations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := opened(t, file)
+	s := openStore(t, file)
 	for user, want := range map[services.UserID]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
 		states, err := chat.MembershipsOf(t.Context(), s, user, 0, time.Now(), 100)
 		if err != nil {
@@ -99,7 +99,7 @@ func TestSeedingWhereNoFileCanBe(t *testing.T) {
 func TestSites(t *testing.T) {
 	engine, client := hotRedis(t)
 	b := &bench{folder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
-	p, err := b.aside("row", 3)
+	p, err := b.newSite("row", 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func newWorld(answered string) *world {
 
 func TestSeed(t *testing.T) {
 	w := newWorld(`{"data":{"viewer":{}}}`)
-	if err := seed(t.Context(), answering(t, w.answer), 2, 30, quiet); err != nil {
+	if err := seed(t.Context(), stubAPI(t, w.answer), 2, 30, quiet); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{
@@ -70,7 +70,7 @@ func TestSeed(t *testing.T) {
 
 func TestSeedEndsWithTheFirstError(t *testing.T) {
 	asked := 0
-	a := answering(t, func(question) string { asked++; return `{"errors":[{"message":"full"}]}` })
+	a := stubAPI(t, func(question) string { asked++; return `{"errors":[{"message":"full"}]}` })
 	if err := seed(t.Context(), a, 1, 1, quiet); err == nil || asked != 1 {
 		t.Errorf("%d questions, %v", asked, err)
 	}
@@ -82,7 +82,7 @@ func TestCheckSeeded(t *testing.T) {
 			posts, likes, strings.TrimSuffix(strings.Repeat(`{"cursor":"x"},`, edges), ","))
 	}
 	check := func(text string) error {
-		return checkSeeded(t.Context(), answering(t, newWorld(text).answer), []string{"reader-10-0"})
+		return checkSeeded(t.Context(), stubAPI(t, newWorld(text).answer), []string{"reader-10-0"})
 	}
 	if err := check(answer(unread, likes, pageSize)); err != nil {
 		t.Error(err)
@@ -96,7 +96,7 @@ func TestCheckSeeded(t *testing.T) {
 
 func TestLookReadsEveryUser(t *testing.T) {
 	seen := map[string]bool{}
-	a := answering(t, func(q question) string {
+	a := stubAPI(t, func(q question) string {
 		if len(q.Variables.IDs) > 100 {
 			t.Errorf("%d ids at once", len(q.Variables.IDs))
 		}

@@ -35,12 +35,12 @@ type fleet struct {
 
 	origin  time.Time                     // the sockets' times count from it
 	pending atomic.Int64                  // how many sockets have not yet got the expected event
-	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
-	watch   atomic.Pointer[watching]      // gets every event; nil: events are not watched
+	allDone atomic.Pointer[chan struct{}] // closed when pending gets to 0
+	watch   atomic.Pointer[eventFunc]     // gets every event; nil: events are not watched
 }
 
-// watching receives each event: its socket, its text and its time.
-type watching func(i int, payload []byte, at time.Time)
+// eventFunc receives each event: its socket, its text and its time.
+type eventFunc func(i int, payload []byte, at time.Time)
 
 // socket is one connection.
 type socket struct {
@@ -126,7 +126,7 @@ func (f *fleet) close() {
 // expect prepares for one event on every socket; the channel is closed when each socket has received its event.
 func (f *fleet) expect() <-chan struct{} {
 	all := make(chan struct{})
-	f.all.Store(&all)
+	f.allDone.Store(&all)
 	f.pending.Store(int64(len(f.sockets)))
 	for _, s := range f.sockets {
 		s.eventAt.Store(0) // from here on its next event counts
@@ -137,10 +137,10 @@ func (f *fleet) expect() <-chan struct{} {
 // now returns the time since the fleet's origin, in nanoseconds: the form in which sockets keep times.
 func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
-// event records an event. Only the first one after expect counts.
-func (s *socket) event() {
+// recordEvent records an event. Only the first one after expect counts.
+func (s *socket) recordEvent() {
 	if s.eventAt.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
-		if all := s.fleet.all.Load(); all != nil {
+		if all := s.fleet.allDone.Load(); all != nil {
 			close(*all)
 		}
 	}
@@ -172,7 +172,7 @@ func (s *socket) handleFrames() error {
 			if watch := s.fleet.watch.Load(); watch != nil {
 				(*watch)(s.index, payload, time.Now())
 			}
-			s.event()
+			s.recordEvent()
 		case bytes.Contains(payload, []byte(`"type":"ping"`)):
 			err = s.write(opText, []byte(`{"type":"pong"}`))
 		case bytes.Contains(payload, []byte(`"type":"error"`)), bytes.Contains(payload, []byte(`"type":"complete"`)):

@@ -138,8 +138,8 @@ func (k *talker) count() int {
 	return len(k.conns)
 }
 
-// all writes a message to every connection. kind is a message type of the package websocket.
-func (k *talker) all(kind int, text string) {
+// writeAll writes a message to every connection. kind is a message type of the package websocket.
+func (k *talker) writeAll(kind int, text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, conn := range k.conns {
@@ -150,8 +150,8 @@ func (k *talker) all(kind int, text string) {
 // nextMessage is an event of the subscription.
 const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
 
-// talk starts a talker and opens a fleet of n sockets to it.
-func talk(t *testing.T, k *talker, n int) (*fleet, error) {
+// talkerFleet starts a talker and opens a fleet of n sockets to it.
+func talkerFleet(t *testing.T, k *talker, n int) (*fleet, error) {
 	t.Helper()
 	k.tokens, k.pongs = map[string]bool{}, make(chan string, 100)
 	if k.messages == nil {
@@ -177,7 +177,7 @@ func within(t *testing.T, done <-chan struct{}) {
 
 func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 	k := &talker{}
-	f, err := talk(t, k, 10)
+	f, err := talkerFleet(t, k, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,21 +190,21 @@ func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 	for range 2 {
 		all := f.expect()
 		start := f.now()
-		k.all(websocket.TextMessage, nextMessage)
-		k.all(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
+		k.writeAll(websocket.TextMessage, nextMessage)
+		k.writeAll(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
 		within(t, all)
 		latencies, err := f.latencies(func(int) int64 { return start })
 		if err != nil || len(latencies) != 10 {
 			t.Errorf("latencies %v, %v", latencies, err)
 		}
-		k.drained(t, f)
+		k.drain(t, f)
 	}
 }
 
-// drained waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
-func (k *talker) drained(t *testing.T, f *fleet) {
+// drain waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
+func (k *talker) drain(t *testing.T, f *fleet) {
 	t.Helper()
-	k.all(websocket.PingMessage, "mark")
+	k.writeAll(websocket.PingMessage, "mark")
 	for range f.sockets {
 		select {
 		case pong := <-k.pongs:
@@ -219,12 +219,12 @@ func (k *talker) drained(t *testing.T, f *fleet) {
 
 func TestFleetAnswersPings(t *testing.T) {
 	k := &talker{}
-	f, err := talk(t, k, 1)
+	f, err := talkerFleet(t, k, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.drained(t, f)
-	k.all(websocket.TextMessage, `{"type":"ping"}`)
+	k.drain(t, f)
+	k.writeAll(websocket.TextMessage, `{"type":"ping"}`)
 	if pong := <-k.pongs; pong != "message" {
 		t.Errorf("got %q", pong)
 	}
@@ -242,7 +242,7 @@ func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
 					return err
 				}
 			}
-			k.all(websocket.PingMessage, "while it opens")
+			k.writeAll(websocket.PingMessage, "while it opens")
 			select {
 			case <-k.pongs:
 			case <-time.After(10 * time.Second):
@@ -261,14 +261,14 @@ func TestFleetNotesLostSockets(t *testing.T) {
 	for name, message := range map[string]string{"error": `{"id":"1","type":"error","payload":[]}`, "complete": `{"id":"1","type":"complete"}`, "close": ""} {
 		t.Run(name, func(t *testing.T) {
 			k := &talker{}
-			f, err := talk(t, k, 2)
+			f, err := talkerFleet(t, k, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if message == "" {
-				k.all(websocket.CloseMessage, string(websocket.FormatCloseMessage(1012, "")))
+				k.writeAll(websocket.CloseMessage, string(websocket.FormatCloseMessage(1012, "")))
 			} else {
-				k.all(websocket.TextMessage, message)
+				k.writeAll(websocket.TextMessage, message)
 			}
 			gone := make(chan struct{})
 			go func() {
@@ -293,14 +293,14 @@ func TestFleetThatCannotOpenIsAnError(t *testing.T) {
 		"pings and no more": {&talker{messages: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := talk(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := talkerFleet(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := openFleet(ctx, "127.0.0.1:1", 3, firstFrame); !errors.Is(err, context.Canceled) {
+	if _, err := openFleet(ctx, "127.0.0.1:1", 3, readFirstFrame); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context: %v", err)
 	}
 }

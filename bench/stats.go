@@ -48,8 +48,8 @@ type sample struct {
 // series holds the samples of one program, one for each round.
 type series []sample
 
-// of returns the median of a figure of the samples, without the samples in which it is NaN.
-func (s series) of(value func(sample) float64) float64 {
+// medianOf returns the median of a figure of the samples, without the samples in which it is NaN.
+func (s series) medianOf(value func(sample) float64) float64 {
 	var values []float64
 	for _, one := range s {
 		if v := value(one); !math.IsNaN(v) {
@@ -60,19 +60,19 @@ func (s series) of(value func(sample) float64) float64 {
 }
 
 // rate, p50, p99 and memory return the median of a figure of the samples.
-func (s series) rate() float64 { return s.of(func(one sample) float64 { return one.rate }) }
+func (s series) rate() float64 { return s.medianOf(func(one sample) float64 { return one.rate }) }
 
 func (s series) p50() time.Duration {
-	return duration(s.of(func(one sample) float64 { return float64(one.p50) }))
+	return duration(s.medianOf(func(one sample) float64 { return float64(one.p50) }))
 }
 
 func (s series) p99() time.Duration {
-	return duration(s.of(func(one sample) float64 { return float64(one.p99) }))
+	return duration(s.medianOf(func(one sample) float64 { return float64(one.p99) }))
 }
 
 // cpu returns the median processor time of the server for one answer or event, in microseconds.
 func (s series) cpu() float64 {
-	return s.of(func(one sample) float64 {
+	return s.medianOf(func(one sample) float64 {
 		if one.cpu < 0 {
 			return math.NaN()
 		}
@@ -82,10 +82,12 @@ func (s series) cpu() float64 {
 
 // client returns the median processor time of this program for one answer, in microseconds.
 func (s series) client() float64 {
-	return s.of(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
+	return s.medianOf(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
 }
 
-func (s series) memory() float64 { return s.of(func(one sample) float64 { return one.bytesPerEntry }) }
+func (s series) memory() float64 {
+	return s.medianOf(func(one sample) float64 { return one.bytesPerEntry })
+}
 
 // spread returns how far the rates of the rounds lie apart: (greatest - least) / median.
 func (s series) spread() float64 {

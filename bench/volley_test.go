@@ -33,7 +33,7 @@ func bareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
 	}
 	accepted := make(chan error, 1)
 	go func() { accepted <- b.accept(listener) }()
-	f, err := openFleet(t.Context(), listener.Addr().String(), n, firstFrame)
+	f, err := openFleet(t.Context(), listener.Addr().String(), n, readFirstFrame)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 				return nil
 			}
 			early--
-			all := *f.all.Load()
+			all := *f.allDone.Load()
 			if err := fire(b, 5)(ctx); err != nil {
 				return err
 			}
@@ -180,8 +180,8 @@ func TestTrigger(t *testing.T) {
 // scripts.
 const patience = time.Minute
 
-// hints starts a Redis, and reads the hints for the node as a server does. The hinter raises the documents of so many users.
-func hints(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
+// newHinter starts a Redis, and reads the hints for the node as a server does. The hinter raises the documents of so many users.
+func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr(), ReadTimeout: patience})
@@ -220,7 +220,7 @@ func hints(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 
 func TestHintsAreTheServersOwn(t *testing.T) {
 	const users = 5000 // more than fit one message
-	h, received := hints(t, users)
+	h, received := newHinter(t, users)
 	v := h.volley()
 	for turn := range 2 {
 		if err := v.prepare(t.Context()); err != nil {
@@ -254,7 +254,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 
 func TestSpreadLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
-	h, received := hints(t, users)
+	h, received := newHinter(t, users)
 	f, b := bareFleet(t, users)
 	if err := fire(b, users)(t.Context()); err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
-	m.meet(slices.Collect(maps.Keys(shows)))
+	m.meetShows(slices.Collect(maps.Keys(shows)))
 	return shows, err
 }
 
@@ -200,7 +200,7 @@ func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.memory()
 	for _, show := range shows {
 		m.shows.Keep(show.ID, show)
-		m.meet([]services.PostID{show.ID})
+		m.meetShows([]services.PostID{show.ID})
 	}
 }
 

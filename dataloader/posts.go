@@ -61,7 +61,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
 	// The number of pages of others is bounded, because the client may never request them.
-	list, _, err := m.parts.answers.LoadOneOf(ctx, page, l.ahead(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
+	list, _, err := m.parts.answers.LoadOneOf(ctx, page, l.pagesAhead(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -86,7 +86,7 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 // Likes reads a page of the likes of a post. The pages that others returns are read in the same statement.
 func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (posts.LikeList, error) {
 	m := l.memory()
-	list, _, err := m.parts.likes.LoadOneOf(ctx, page, l.ahead(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+	list, _, err := m.parts.likes.LoadOneOf(ctx, page, l.pagesAhead(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {

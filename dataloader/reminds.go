@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// meet records shows of the response. When a field of one of them is read later, the field is read for all of them at once.
-func (m *memory) meet(shows []services.PostID) {
+// meetShows records shows of the response. When a field of one of them is read later, the field is read for all of them at once.
+func (m *memory) meetShows(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()
 	if m.met == nil {

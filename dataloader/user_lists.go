@@ -30,10 +30,10 @@ type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[
 // of the response, because a client can name one list several times with different sizes, and each time reads ahead again.
 const itemsTogether = 10_000
 
-// ahead returns a function for LoadOneOf: it gets a number of other pages, of size items each, and returns how many of them may be read
+// pagesAhead returns a function for LoadOneOf: it gets a number of other pages, of size items each, and returns how many of them may be read
 // ahead. It counts their items. Once the response has read itemsTogether items ahead, each page is read alone. Forget does not reset
 // the count.
-func (l *Loader) ahead(size int) func(pages int) int {
+func (l *Loader) pagesAhead(size int) func(pages int) int {
 	return func(pages int) int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *Loader) ahead(size int) func(pages int) int {
 // onePage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
 // with this user, because they are probably shown beside each other. A later page is read alone.
 func onePage[T any](ctx context.Context, l *Loader, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
-	list, _, err := lists.LoadOneOf(ctx, page, l.ahead(page.Size), func() (pages []services.UserPage) {
+	list, _, err := lists.LoadOneOf(ctx, page, l.pagesAhead(page.Size), func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
 			// Users who were read together are mostly beside each other on the page.
 			for _, owner := range m.users.together(page.Owner) {
@@ -122,7 +122,7 @@ func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read ReadPa
 				ids = append(ids, show.ID)
 			}
 		}
-		m.meet(ids)
+		m.meetShows(ids)
 		return found, err
 	})
 }

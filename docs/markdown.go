@@ -97,7 +97,7 @@ func Render(source []byte) (template.HTML, Outline) {
 			// The other site must not learn which page the reader came from.
 			link.SetAttributeString("rel", "noreferrer")
 		default:
-			link.Destination = []byte(onSite(destination))
+			link.Destination = []byte(siteAddress(destination))
 		}
 	}
 	var out bytes.Buffer
@@ -128,8 +128,8 @@ func unlink(link *ast.Link) {
 	link.Parent().RemoveChild(link.Parent(), link)
 }
 
-// onSite returns the address on the site for the destination of a link.
-func onSite(destination string) string {
+// siteAddress returns the address on the site for the destination of a link.
+func siteAddress(destination string) string {
 	file, fragment, found := strings.Cut(destination, "#")
 	if name, isPage := strings.CutSuffix(file, ".md"); isPage {
 		file = path(name)

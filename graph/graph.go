@@ -23,9 +23,9 @@ func init() { delete(parsedSchema.Directives, "defer") }
 type Viewer struct {
 	ID string
 	// Clients never see the fields below, which are for resolvers.
-	Number services.UserID
-	Key    string
-	Now    *services.Badges // the badges that were read already; nil for none
+	Number    services.UserID
+	Key       string
+	BadgesNow *services.Badges // the badges that were read already; nil for none
 }
 
 // NewViewer makes the viewer of a user ID and a key.
@@ -51,8 +51,8 @@ type Conversation struct {
 
 	// Resolvers of the lists need State. Code that has read the parts of several conversations at once sets Read, so that the resolvers
 	// do not read them again one by one.
-	State chat.State
-	Read  bool // the parts that the operation shows were read together with the parts of other conversations
+	State     chat.State
+	PartsRead bool // the parts that the operation shows were read together with the parts of other conversations
 }
 
 // IsNode says that a conversation can be fetched by its ID.
@@ -84,10 +84,10 @@ type Post struct {
 
 	// Resolvers of fields need the numbers behind the IDs: Key, AuthorID and Answers. All posts of a list share Together, which
 	// is not changed.
-	Key      services.PostID
-	AuthorID services.UserID
-	Answers  services.PostID // the post that it answers; 0 for none
-	Together []services.Post // the posts of the same list, so that one read serves all
+	Number       services.PostID
+	AuthorID     services.UserID
+	ParentNumber services.PostID // the post that it answers; 0 for none
+	Together     []services.Post // the posts of the same list, so that one read serves all
 }
 
 // IsNode says that a post can be fetched by its ID.
@@ -142,7 +142,7 @@ type Show struct {
 	ReplayURL   *string
 	Late        bool // upcoming, although its planned start has passed
 
-	Key      services.PostID   // the number behind the ID
+	Number   services.PostID   // the number behind the ID
 	Together []services.PostID // the shows of the same list, so that one read serves all
 }
 

@@ -135,7 +135,7 @@ func TestEnumsEqualTheConstants(t *testing.T) {
 	}
 }
 
-func printed(t time.Time) string {
+func printTime(t time.Time) string {
 	var out bytes.Buffer
 	MarshalTime(t).MarshalGQL(&out)
 	return out.String()
@@ -150,7 +150,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 		`"0001-01-01T00:00:00.999Z"`: time.Time{}.Add(999 * time.Millisecond),
 		`null`:                       {},
 	} {
-		if got := printed(at); got != want {
+		if got := printTime(at); got != want {
 			t.Errorf("%s is printed %s, want %s", at, got, want)
 		}
 	}
@@ -161,7 +161,7 @@ func TestTimesHaveTheLayout(t *testing.T) {
 	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
 	for range 10_000 {
 		at := time.UnixMicro(rand.Int64N(1<<57) - 1<<55).In(zones[rand.IntN(len(zones))])
-		if got, want := printed(at), at.UTC().Format(timeLayout); got != want {
+		if got, want := printTime(at), at.UTC().Format(timeLayout); got != want {
 			t.Fatalf("%v is printed as %s, want %s", at, got, want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestTimesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "ms")).Add(time.Duration(rapid.IntRange(0, 999_999).Draw(t, "ns")))
 		var text string
-		if err := json.Unmarshal([]byte(printed(moment)), &text); err != nil {
+		if err := json.Unmarshal([]byte(printTime(moment)), &text); err != nil {
 			t.Fatal(err)
 		}
 		back, err := UnmarshalTime(text)

@@ -78,15 +78,15 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	}
 	page := &graph.AdminActs{List: []graph.AdminAct{}, HasMore: len(list) > size}
 	for _, act := range list[:min(size, len(list))] {
-		page.List = append(page.List, actShown(act))
+		page.List = append(page.List, graphAct(act))
 		page.Cursor = new(actCursor.text(0, uint64(act.ID)))
 	}
 	return page, nil
 }
 
-// actShown is an act as the API shows it. An outcome that is neither Done nor Started is the code of the error with which the act
+// graphAct is an act as the API shows it. An outcome that is neither Done nor Started is the code of the error with which the act
 // failed. An act that stays STARTED was interrupted when its node stopped: its outcome is unknown.
-func actShown(act acts.Act) graph.AdminAct {
+func graphAct(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
 		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),
 		Outcome: graph.AdminActOutcomeFailed,

@@ -14,9 +14,9 @@ var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned returns the mode of the package services for the mode in the API that an operator names; nil for none. It searches
+// authorMode returns the mode of the package services for the mode in the API that an operator names; nil for none. It searches
 // authorModes, because a map for this direction would be a second list to maintain.
-func pinned(named *graph.AuthorMode) *services.AuthorMode {
+func authorMode(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
 			pin := services.AuthorMode(mode)
@@ -163,7 +163,7 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Fanout.PinMode(ctx, author, pinned(input.Mode)); err != nil {
+		if err := r.Fanout.PinMode(ctx, author, authorMode(input.Mode)); err != nil {
 			return nil, err
 		}
 		return &graph.PinAuthorModePayload{Author: ifRead[graph.AuthorAudience](r)(r.audience(ctx, author))}, nil

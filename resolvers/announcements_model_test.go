@@ -30,8 +30,8 @@ const dormancy = 30 * 24 * time.Hour
 // announcementsNode is one node as the model's test sees it.
 type announcementsNode struct {
 	*fanouttest.World
-	badge     *badge.Service
-	announced *announcements.Service
+	badge         *badge.Service
+	announcements *announcements.Service
 }
 
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
@@ -40,7 +40,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Memory.Log, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
-	return announcementsNode{World: w, announced: announced, badge: badge.New(badge.Config{
+	return announcementsNode{World: w, announcements: announced, badge: badge.New(badge.Config{
 		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Memory.Pulled, Clock: w.Clock, Log: w.Log, Patience: time.Minute,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
 	})}
@@ -221,7 +221,7 @@ func (m *announcementsModel) check(u *modelUser) {
 	if badges.Announcements.Value != unread || badges.Announcements.Precision != services.Exact {
 		m.Fatalf("user %d has %+v unread, want %d of %s", u.number, badges.Announcements, unread, want)
 	}
-	page, err := n.announced.Page(ctx, u.number, announcements.End, 100)
+	page, err := n.announcements.Page(ctx, u.number, announcements.End, 100)
 	m.must(err)
 	got := ""
 	for _, item := range page.Items {
@@ -269,7 +269,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 	nodes := [2]announcementsNode{newAnnouncementsNode(w), newAnnouncementsNode(w.AnotherNode())}
 	first := &announcementsModel{nodes: nodes}
 	for _, dot := range []string{"shop", "wallet"} {
-		cmd, err := nodes[0].announced.RaiseDot(dot, modelSegments) // so that the segments get their bits
+		cmd, err := nodes[0].announcements.RaiseDot(dot, modelSegments) // so that the segments get their bits
 		w.Must(err)
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
@@ -285,7 +285,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 		m := &announcementsModel{T: rt, nodes: nodes}
 		for _, e := range former.entries {
 			if !e.withdrawn {
-				m.commit(nodes[0], nodes[0].announced.Withdraw(e.id), nil)
+				m.commit(nodes[0], nodes[0].announcements.Withdraw(e.id), nil)
 			}
 		}
 		former = m

@@ -30,7 +30,7 @@ func (m *announcementsModel) publish() {
 		e.ends = from.Add(time.Duration(rapid.IntRange(1, 4).Draw(m.T, "for")) * time.Second)
 		draft.EndsAt = e.ends
 	}
-	cmd, err := n.announced.Publish(draft)
+	cmd, err := n.announcements.Publish(draft)
 	id, err := announcements.ParseID("id", m.commit(n, cmd, err).IDs()[0])
 	m.must(err)
 	e.id = id
@@ -52,7 +52,7 @@ func (m *announcementsModel) edit() {
 	if edit.ShowAgain && e.over(m.now()) {
 		return
 	}
-	cmd, err := n.announced.Edit(e.id, edit)
+	cmd, err := n.announcements.Edit(e.id, edit)
 	m.commit(n, cmd, err)
 	if started := e.place > 0; !e.over(m.now()) && (edit.ShowAgain || !started) {
 		e.place, e.missed = 0, false // it gets its position at once, or when it starts
@@ -65,7 +65,7 @@ func (m *announcementsModel) withdraw() {
 	}
 	n, e := m.node(), rapid.SampledFrom(m.entries).Draw(m.T, "entry")
 	if !e.withdrawn {
-		m.commit(n, n.announced.Withdraw(e.id), nil)
+		m.commit(n, n.announcements.Withdraw(e.id), nil)
 		e.withdrawn = true
 	}
 }
@@ -83,21 +83,21 @@ func (m *announcementsModel) mark() {
 		u.place, u.changed = place, m.now()
 	}
 	for range rapid.IntRange(1, 2).Draw(m.T, "times") {
-		m.commit(n, n.announced.MarkRead(u.number, upTo), nil)
+		m.commit(n, n.announcements.MarkRead(u.number, upTo), nil)
 	}
 }
 
 func (m *announcementsModel) raise() {
 	n, dot := m.node(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	names, bits := m.drawSegments("lit for ")
-	cmd, err := n.announced.RaiseDot(dot, names)
+	cmd, err := n.announcements.RaiseDot(dot, names)
 	m.commit(n, cmd, err)
 	m.raises = append(m.raises, modelRaise{dot, bits, m.head()})
 }
 
 func (m *announcementsModel) clear() {
 	n, u, dot := m.node(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
-	cmd, err := n.announced.ClearDot(u.number, dot)
+	cmd, err := n.announcements.ClearDot(u.number, dot)
 	m.commit(n, cmd, err)
 	u.cleared[dot] = m.head()
 }
@@ -105,7 +105,7 @@ func (m *announcementsModel) clear() {
 func (m *announcementsModel) setSegments() {
 	n, u := m.node(), m.drawUser()
 	names, bits := m.drawSegments("of ")
-	cmd, err := n.announced.SetSegments(u.number, names)
+	cmd, err := n.announcements.SetSegments(u.number, names)
 	m.commit(n, cmd, err)
 	u.segments = bits
 }

@@ -22,7 +22,7 @@ func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *counted) {
 		... on Notification { subject { id ` + author + ` } actors { key } causes { __typename ... on Post { ` + author + ` } ... on User { key viewerMutes } } }
 		... on Conversation { lastMessage { ` + author + ` } members { nodes { key } } messages { nodes { ` + author + ` mentions { key } } } }
 		... on Show { host { key } viewerHasReminder } ... on SiteMessage { title } ... on Announcement { unread } ... on View { newItems: unread { value } } }`
-	got := c.everywhere(t, "{ viewer { badgeExplained { source items { nodeId "+node+" } } again: badgeExplained { items { "+node+" } } } }", nil)
+	got := c.askEverywhere(t, "{ viewer { badgeExplained { source items { nodeId "+node+" } } again: badgeExplained { items { "+node+" } } } }", nil)
 	types := map[any]bool{}
 	explained, _ := got.at("viewer", "badgeExplained").([]any)
 	for i := range explained {

@@ -11,16 +11,16 @@ import (
 // Objects of every type that are requested by their IDs are read together.
 func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 	c.remembersReader = true
-	node := c.all.schema.Types["Node"]
-	for _, kind := range c.all.schema.GetPossibleTypes(node) {
+	node := c.selector.schema.Types["Node"]
+	for _, kind := range c.selector.schema.GetPossibleTypes(node) {
 		if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one object of each of these types
 			continue
 		}
 		t.Run(kind.Name, func(t *testing.T) {
-			selected := " { id ... on " + kind.Name + c.all.below(kind) + " }"
+			selected := " { id ... on " + kind.Name + c.selector.below(kind) + " }"
 			ids := c.ids(kind.Name)
 			ids = ids[:min(histories.Number(t, 12, 100), len(ids))]
-			got := c.everywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
+			got := c.askEverywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
 			for i := range ids {
 				if id := got.at("nodes", i, "id"); id != ids[i] {
 					t.Errorf("in the place of %s stands %v", ids[i], id)
@@ -31,7 +31,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 				fields = append(fields, fmt.Sprintf("a%d: node(id: %q)%s", i, id, selected))
 			}
 			fields = append(fields, fmt.Sprintf("b: nodes(ids: [%q, %q])%s", ids[0], ids[9], selected))
-			got = c.everywhere(t, "{ "+strings.Join(fields, " ")+" }", nil)
+			got = c.askEverywhere(t, "{ "+strings.Join(fields, " ")+" }", nil)
 			for i, id := range ids[:8] {
 				if got.at(fmt.Sprint("a", i), "id") != id {
 					t.Errorf("in the place of %s stands %v", id, got.at(fmt.Sprint("a", i)))
@@ -53,7 +53,7 @@ func missesAreReadInBatches(t *testing.T, c *counted) {
 	for i := range 4 {
 		fields = append(fields, fmt.Sprintf("a%d: nodes(ids: $ids) { id } b%d: node(id: %q) { id }", i, i, missing[i]))
 	}
-	got := c.everywhere(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
+	got := c.askEverywhere(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
 	for i := range missing {
 		if got.at("a0", i) != nil {
 			t.Errorf("%s was found: %v", missing[i], got.at("a0", i))

@@ -64,7 +64,7 @@ type counted struct {
 	*api
 	made            *fanouttest.World // the first node, from which the others are made
 	sql             *statements       // counts the statements of all nodes
-	all             *selector         // notes which lists were selected
+	selector        *selector         // notes which lists were selected
 	remembersReader bool              // after a restart, the node reads the row of the user reader before any operation
 }
 
@@ -80,7 +80,7 @@ func TestReadsAreBatched(t *testing.T) {
 			engines := options(t)
 			engines.Trace = sql.note
 			world := fanouttest.New(t, engines)
-			filled := &counted{made: world, sql: sql, all: newSelector(t)}
+			filled := &counted{made: world, sql: sql, selector: newSelector(t)}
 			filled.api = newAPIOn(t, world, 0, 0)
 			filled.fill()
 			for _, test := range []struct {
@@ -100,7 +100,7 @@ func TestReadsAreBatched(t *testing.T) {
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					c := *filled
-					c.all = newSelector(t)
+					c.selector = newSelector(t)
 					test.run(t, &c)
 				})
 			}
@@ -122,8 +122,8 @@ func (c *counted) restart(copies bool) {
 	}
 }
 
-// costs sends a query as the reader, and fails if the query takes more round trips or statements than are allowed.
-func (c *counted) costs(t *testing.T, when, query string, variables map[string]any) answer {
+// askInBatches sends a query as the reader, and fails if the query takes more round trips or statements than are allowed.
+func (c *counted) askInBatches(t *testing.T, when, query string, variables map[string]any) answer {
 	t.Helper()
 	c.sql.take()
 	got := c.ask("reader", []services.Scope{services.ScopeViewer, services.ScopeAdmin, services.ScopeIngest}, query, variables)
@@ -135,22 +135,22 @@ func (c *counted) costs(t *testing.T, when, query string, variables map[string]a
 	}
 	asked := c.sql.take()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		if asked[name] > levels(query, name) {
+		if asked[name] > mostRuns(query, name) {
 			t.Errorf("%s: the statement %q ran %d times", when, name, asked[name])
 		}
 	}
 	return got
 }
 
-// everywhere sends a query to a node with empty caches, to another one that finds copies in Redis, and to the latter again, which then
+// askEverywhere sends a query to a node with empty caches, to another one that finds copies in Redis, and to the latter again, which then
 // has everything in its caches.
-func (c *counted) everywhere(t *testing.T, query string, variables map[string]any) (got answer) {
+func (c *counted) askEverywhere(t *testing.T, query string, variables map[string]any) (got answer) {
 	t.Helper()
 	c.restart(false)
-	c.costs(t, "cold", query, variables)
+	c.askInBatches(t, "cold", query, variables)
 	c.restart(true)
-	c.costs(t, "with copies in Redis", query, variables)
-	return c.costs(t, "warm", query, variables)
+	c.askInBatches(t, "with copies in Redis", query, variables)
+	return c.askInBatches(t, "warm", query, variables)
 }
 
 // selector writes operations that select every field.
@@ -218,9 +218,9 @@ func (s *selector) below(kind *ast.Definition, above ...string) string {
 	return " { " + strings.Join(fields, " ") + " }"
 }
 
-// empty returns the paths of the lists of an answer that are empty wherever they occur. filled keeps, by path, whether a list had
+// emptyLists returns the paths of the lists of an answer that are empty wherever they occur. filled keeps, by path, whether a list had
 // items.
-func empty(value any, path string, filled map[string]bool) (names []string) {
+func emptyLists(value any, path string, filled map[string]bool) (names []string) {
 	var walk func(value any, path string)
 	walk = func(value any, path string) {
 		switch value := value.(type) {
@@ -244,12 +244,12 @@ func empty(value any, path string, filled map[string]bool) (names []string) {
 	return names
 }
 
-// nodesOfEdges compares the nodes of each page in an answer with the nodes of its edges, and returns how many it has compared.
-func nodesOfEdges(t *testing.T, value any) (compared int) {
+// compareNodes compares the nodes of each page in an answer with the nodes of its edges, and returns how many it has compared.
+func compareNodes(t *testing.T, value any) (compared int) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, field := range value {
-			compared += nodesOfEdges(t, field)
+			compared += compareNodes(t, field)
 		}
 		edges, isPage := value["edges"].([]any)
 		nodes, asked := value["nodes"].([]any)
@@ -268,14 +268,14 @@ func nodesOfEdges(t *testing.T, value any) (compared int) {
 		compared += len(nodes)
 	case []any:
 		for _, one := range value {
-			compared += nodesOfEdges(t, one)
+			compared += compareNodes(t, one)
 		}
 	}
 	return compared
 }
 
-// marked is the reason for lists in the payloads of marks.
-const marked = "of a mutation, read as the list of the viewer is"
+// markedReason is the reason for lists in the payloads of marks.
+const markedReason = "of a mutation, read as the list of the viewer is"
 
 // uncounted are the lists that these queries do not select, with the reason or the test that reads them.
 var uncounted = map[string]string{
@@ -294,40 +294,40 @@ var uncounted = map[string]string{
 	"NotificationsChange.notifications": "anEventOfASubscriptionIsReadInBatches",
 	"ConversationsChange.conversations": "anEventOfASubscriptionIsReadInBatches",
 
-	"MarkNotificationsSeenPayload.notifications": marked, "MarkNotificationsReadPayload.notifications": marked,
-	"MarkAllReadPayload.notifications": marked, "UndoMarkAllReadPayload.notifications": marked,
-	"MarkSiteMessagesReadPayload.siteMessages": marked, "MarkSiteMessagesUnreadPayload.siteMessages": marked,
-	"MarkAnnouncementsReadPayload.announcements": marked,
+	"MarkNotificationsSeenPayload.notifications": markedReason, "MarkNotificationsReadPayload.notifications": markedReason,
+	"MarkAllReadPayload.notifications": markedReason, "UndoMarkAllReadPayload.notifications": markedReason,
+	"MarkSiteMessagesReadPayload.siteMessages": markedReason, "MarkSiteMessagesUnreadPayload.siteMessages": markedReason,
+	"MarkAnnouncementsReadPayload.announcements": markedReason,
 }
 
 // Each list of the viewer, with everything below it, is read in batches.
 func everyListIsReadInBatches(t *testing.T, c *counted) {
-	viewer := c.all.schema.Types["Viewer"]
+	viewer := c.selector.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
 		t.Run(field.Name, func(t *testing.T) {
-			query := "{ viewer { " + c.all.field(viewer, field, "") + " } }"
-			got := c.everywhere(t, query, nil)
-			if compared := nodesOfEdges(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
+			query := "{ viewer { " + c.selector.field(viewer, field, "") + " } }"
+			got := c.askEverywhere(t, query, nil)
+			if compared := compareNodes(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
 				t.Error("no nodes were compared with those of edges")
 			}
-			if names := empty(got.Data, "", map[string]bool{}); len(names) > 0 {
+			if names := emptyLists(got.Data, "", map[string]bool{}); len(names) > 0 {
 				t.Errorf("nothing was in %v: the test proves nothing of it", names)
 			}
 		})
 	}
-	query := c.all.schema.Query
+	query := c.selector.schema.Query
 	for _, field := range query.Fields {
 		if field.Name == "nodes" {
-			c.all.lists["Query.nodes"] = true // nodesOfEveryTypeAreReadInBatches selects it
+			c.selector.lists["Query.nodes"] = true // nodesOfEveryTypeAreReadInBatches selects it
 		}
 	}
-	for _, kind := range c.all.schema.Types {
+	for _, kind := range c.selector.schema.Types {
 		for _, field := range kind.Fields {
 			name := kind.Name + "." + field.Name
-			if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.all.isList(field) {
+			if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.selector.isList(field) {
 				continue
 			}
-			if _, known := uncounted[name]; !known && !c.all.lists[name] {
+			if _, known := uncounted[name]; !known && !c.selector.lists[name] {
 				t.Errorf("the list %s was not asked for", name)
 			}
 		}
@@ -337,7 +337,7 @@ func everyListIsReadInBatches(t *testing.T, c *counted) {
 // A list that an operation names several times, with different selections and sizes, is read once.
 func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
 	fewest := histories.Number(t, 3, 10)
-	viewer := c.all.schema.Types["Viewer"]
+	viewer := c.selector.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
 		t.Run(field.Name, func(t *testing.T) {
 			var fields []string
@@ -346,9 +346,9 @@ func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
 				if field.Arguments.ForName("first") != nil {
 					more = fmt.Sprint("first: ", fewest+i)
 				}
-				fields = append(fields, fmt.Sprintf("a%d: %s", i, c.all.field(viewer, field, more)))
+				fields = append(fields, fmt.Sprintf("a%d: %s", i, c.selector.field(viewer, field, more)))
 			}
-			got := c.everywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
+			got := c.askEverywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
 			for i, alone := range fields {
 				if field.Name == "liveBoard" { // each operation has a session of its own
 					if edges, _ := got.at("viewer", fmt.Sprint("a", i), "edges").([]any); len(edges) != fewest+i {
@@ -361,7 +361,7 @@ func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
 					t.Errorf("a%d is\n%v, alone it is\n%v", i, got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i)))
 				}
 			}
-			c.everywhere(t, "{ a: viewer { "+fields[0]+" } b: viewer { "+fields[0]+" "+fields[1]+" } }", nil)
+			c.askEverywhere(t, "{ a: viewer { "+fields[0]+" } b: viewer { "+fields[0]+" "+fields[1]+" } }", nil)
 		})
 	}
 }

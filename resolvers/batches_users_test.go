@@ -18,7 +18,7 @@ func listsOfTheUsersOfAListAreReadInBatches(t *testing.T, c *counted) {
 		"conversations": "conversations(first: 5) { nodes { members(first: 4) { nodes %s } } }", "user": "user %s",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := c.everywhere(t, "{ viewer { "+fmt.Sprintf(list, lists)+" } }", nil)
+			got := c.askEverywhere(t, "{ viewer { "+fmt.Sprintf(list, lists)+" } }", nil)
 			text := fmt.Sprint(got.Data)
 			for _, one := range []string{"followers:map[nodes:[map[key:", "followees:map[nodes:[map[key:", "posts:map[nodes:[map[id:post:", "shows:map[nodes:[map[host:map[key:"} {
 				if !strings.Contains(text, one) && name != "mutes" {

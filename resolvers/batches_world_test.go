@@ -29,9 +29,9 @@ func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, abo
 // ofUsers are the names of the statements that read fields of users.
 var ofUsers = map[string]bool{"relations of a user": true}
 
-// levels returns how often a query may run a statement. It is 1, but for ofUsers 2 if the query reads likes: the users who liked are
+// mostRuns returns how often a query may run a statement. It is 1, but for ofUsers 2 if the query reads likes: the users who liked are
 // known only when the likes have been read.
-func levels(query, statement string) int {
+func mostRuns(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2
 	}
@@ -105,7 +105,7 @@ func (c *counted) fill() {
 			c.t.Fatalf("the views of %d users are stale", left)
 		}
 	}
-	c.must("reader", "{ viewer { "+c.all.field(c.all.schema.Types["Viewer"], c.all.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
+	c.must("reader", "{ viewer { "+c.selector.field(c.selector.schema.Types["Viewer"], c.selector.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
 }
 
 // fillPosts makes posts, likes and answers, which fill the feed and the notifications.

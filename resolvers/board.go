@@ -20,7 +20,7 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	if lastID, err = r.optionalRefID(ctx, viewer, "lastId", lastID); err != nil {
 		return live.Board{}, err
 	}
-	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
+	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: deviceName(ctx)})
 }
 
 // boardConnection makes a page of a board for its viewer. An edge has the values that the session froze, and its node is the
@@ -60,7 +60,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	changes, err := r.Live.Watch(ctx, viewer.Number, sessionID, device(ctx), badges)
+	changes, err := r.Live.Watch(ctx, viewer.Number, sessionID, deviceName(ctx), badges)
 	if err != nil {
 		cancel()
 		return nil, err

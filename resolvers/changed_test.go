@@ -122,7 +122,7 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 // Mutations that mark notifications return the notifications that they marked, as they are after the mark.
 func TestMarksReturnTheMarkedItems(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	mark := func(verb, input string) []any {
 		t.Helper()

@@ -194,9 +194,9 @@ func (r *Resolver) conversationPayload(ctx context.Context, done *done, id servi
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
-// device is the name of the device that sent the request. All devices without a name count as one. The name comes with the
+// deviceName is the name of the device that sent the request. All devices without a name count as one. The name comes with the
 // request and not with the token, because one user has several devices.
-func device(ctx context.Context) string {
+func deviceName(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
 		return "" // the viewer was checked before

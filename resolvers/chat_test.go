@@ -38,8 +38,8 @@ func (a *api) say(key, conversation string, mentions ...string) string {
 	return id
 }
 
-// read marks a conversation as read: up to the message upTo or, if upTo is "", all of it.
-func (a *api) read(key, conversation, upTo string) answer {
+// markRead marks a conversation as read: up to the message upTo or, if upTo is "", all of it.
+func (a *api) markRead(key, conversation, upTo string) answer {
 	a.t.Helper()
 	variables := map[string]any{"c": conversation}
 	if upTo != "" {
@@ -97,7 +97,7 @@ func TestUnreadIsSummedOverConversations(t *testing.T) {
 		a.say("c", c)
 	}
 	a.wantUnreadCounts("before", "a", "5+0")
-	if got := a.read("a", b, ""); got.at("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
+	if got := a.markRead("a", b, ""); got.at("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
 		t.Errorf("after reading: %+v", got)
 	}
 	a.wantUnreadCounts("after", "a", "3+0")
@@ -128,7 +128,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
 	a.wantUnreadCounts("recalled", "a", "1+0")
-	a.read("a", group, second)
+	a.markRead("a", group, second)
 	a.wantUnreadCounts("read", "a", "0+0")
 	a.must("a", `mutation($m: ID!) { markConversationUnread(input: {fromMessageId: $m}) { badges { total { value } } } }`, map[string]any{"m": first})
 	a.wantUnreadCounts("unread again", "a", "1+0")
@@ -186,17 +186,17 @@ func TestMembersAlone(t *testing.T) {
 	a.must("a", `mutation($c: ID!) { addMembers(input: {conversationId: $c, userIds: ["user:c", "user:b"]}) { conversation { memberCount members { edges { node { key } } } } } }`, map[string]any{"c": group})
 	a.say("b", group)
 	a.wantUnreadCounts("added", "c", "1+0")
-	a.mayRemove(map[string]bool{"a": true, "b": false, "c": false}, group)
-	a.mayRemove(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
+	a.wantMayRemove(map[string]bool{"a": true, "b": false, "c": false}, group)
+	a.wantMayRemove(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
 	a.wantUnreadCounts("removed", "c", "0+0")
 }
 
-// mayRemove checks who may remove members of a conversation. viewerCanRemoveMembers has to say so, both in node and in the list of
+// wantMayRemove checks who may remove members of a conversation. viewerCanRemoveMembers has to say so, both in node and in the list of
 // conversations, and removeMembers has to act accordingly.
-func (a *api) mayRemove(want map[string]bool, id string) {
+func (a *api) wantMayRemove(want map[string]bool, id string) {
 	a.t.Helper()
 	a.Named("d") // no member
 	for key, may := range want {

@@ -80,7 +80,7 @@ func askAll(verb string) string {
 // A committed mutation never becomes an error because a read failed: a part that could not be read is null, and the change stands.
 func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.everything()
+	post, _ := a.makeOneOfEach()
 	show, mine := a.schedule("bob", time.Hour), a.schedule("alice", time.Hour)
 	other := a.schedule("alice", 2*time.Hour)
 	group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "bob", "carol")

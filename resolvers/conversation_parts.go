@@ -104,7 +104,7 @@ type selectedPartsKey services.ConversationID
 // readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. The resolvers of
 // all these fields call it, and the first call reads.
 func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversation) error {
-	if shown.Read {
+	if shown.PartsRead {
 		return nil
 	}
 	_, err := dataloader.Shared(ctx, selectedPartsKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
@@ -143,7 +143,7 @@ func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, a
 	edges := make([]graph.ConversationEdge, len(states))
 	for i, state := range states {
 		edges[i] = graph.ConversationEdge{Cursor: conversationCursorText(viewer.Number, state), Node: graphConversation(state)}
-		edges[i].Node.Read = true
+		edges[i].Node.PartsRead = true
 	}
 	dataloader.From(ctx).MeetObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))
 	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)

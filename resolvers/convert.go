@@ -34,7 +34,7 @@ func graphPost(post services.Post, author services.User, together []services.Pos
 	// The time of publication is in the ID and needs no column of its own.
 	shown := graph.Post{
 		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),
-		Key: post.ID, AuthorID: post.Author, Answers: post.Parent, Together: together,
+		Number: post.ID, AuthorID: post.Author, ParentNumber: post.Parent, Together: together,
 	}
 	if !post.EditedAt.IsZero() {
 		shown.EditedAt = &post.EditedAt
@@ -71,7 +71,7 @@ func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	if err != nil {
 		return graph.Post{}, err
 	}
-	seen, err := r.visible(ctx, done.viewer.Number, visibleKeys{posts: []services.PostID{id}})
+	seen, err := r.readVisible(ctx, done.viewer.Number, visibleKeys{posts: []services.PostID{id}})
 	if err != nil {
 		return graph.Post{}, err
 	}

@@ -139,7 +139,7 @@ const hostCategoryOffset = 1 << 16
 // a number and not a name, so that the cursor has a fixed length and does not reveal names.
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
-	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
+	if host, defined := r.Notifications.Memory.Current().Find(position.Category); defined {
 		category = hostCategoryOffset + host.ID
 	}
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
@@ -163,7 +163,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 			return position, nil
 		}
 	}
-	for _, host := range r.Notifications.Memory.Now().All() {
+	for _, host := range r.Notifications.Memory.Current().All() {
 		if subject, err := notificationCursor.parse("after", services.UserID(hostCategoryOffset+host.ID), text[middle:]); err == nil {
 			position.Category, position.Subject = host.Name, services.PostID(subject)
 			return position, nil

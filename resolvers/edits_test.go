@@ -50,7 +50,7 @@ func TestAbsentLeavesAndNullClears(t *testing.T) {
 			return a.must("dora", `{ viewer { badges { notifications { mention { value } } } } }`, nil).at("viewer", "badges", "notifications", "mention", "value")
 		}},
 	} {
-		t.Run(e.name+" "+e.field, func(t *testing.T) { a.edits(t, e) })
+		t.Run(e.name+" "+e.field, func(t *testing.T) { a.checkEdits(t, e) })
 	}
 	for name, field := range map[string]event{
 		"rescheduleShow": {"showId": show, "title": nil}, "editSiteMessage": {"siteMessageId": message, "title": nil},
@@ -65,8 +65,8 @@ func TestAbsentLeavesAndNullClears(t *testing.T) {
 	}
 }
 
-// edits makes the three edits of e, each as a mutation, and compares what the field is after each. Then it checks the field in events.
-func (a *api) edits(t *testing.T, e edit) {
+// checkEdits makes the three edits of e, each as a mutation, and compares what the field is after each. Then it checks the field in events.
+func (a *api) checkEdits(t *testing.T, e edit) {
 	ask := func(more event) answer {
 		input := event{}
 		for _, fields := range []event{e.always, more} {

@@ -114,9 +114,9 @@ func (s *openSubscription) event() map[string]any {
 	return data
 }
 
-// costs makes up to five events, until one of them takes no more reads than a response may. It fails the test if none does. An event
+// eventInBatches makes up to five events, until one of them takes no more reads than a response may. It fails the test if none does. An event
 // may seem to take more: opening the subscription causes a read of its own, which may run at the same time as an event.
-func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
+func (s *openSubscription) eventInBatches(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
 	var trips int
@@ -140,7 +140,7 @@ func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any
 // ones. Once a subscription is open, an event takes no more reads than a response may.
 func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	many := histories.Number(t, 6, 25)
-	for _, field := range c.all.schema.Subscription.Fields {
+	for _, field := range c.selector.schema.Subscription.Fields {
 		t.Run(field.Name, func(t *testing.T) {
 			for _, copies := range []bool{false, true} {
 				trips, asked := c.eventCosts(t, field, 1, copies)
@@ -184,8 +184,8 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 	c.Quiet(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
-	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
-	data := s.costs(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.selector.below(c.selector.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
+	data := s.eventInBatches(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)
 	}

@@ -20,10 +20,10 @@ type feedAsk struct {
 	before                   *string // a cursor
 }
 
-// asked returns the arguments, with first only if the client has given it: the default of first must not count if last is given. The
+// withGivenFirst returns the arguments, with first only if the client has given it: the default of first must not count if last is given. The
 // executor fills the default in, so only the document tells whether the client has given first. A variable that the request leaves out
 // counts as absent, as in the executor.
-func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
+func (a feedAsk) withGivenFirst(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
 		a.first = nil

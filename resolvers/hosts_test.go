@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// asHost has the scopes of the host application.
-var asHost = []services.Scope{services.ScopeIngest}
+// hostScopes has the scopes of the host application.
+var hostScopes = []services.Scope{services.ScopeIngest}
 
 const usersQuery = `query($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
@@ -28,7 +28,7 @@ func TestUsersWithTheirBadges(t *testing.T) {
 	for _, key := range []string{"alice", "bob", odd} {
 		a.must(key, `{ viewer { badges { version } } }`, nil) // a user who has never been here has no document
 	}
-	got := a.ask("", asHost, usersQuery, map[string]any{"keys": []string{odd, "bob", "nobody", "alice", "bob"}})
+	got := a.ask("", hostScopes, usersQuery, map[string]any{"keys": []string{odd, "bob", "nobody", "alice", "bob"}})
 	if len(got.Errors) > 0 || got.at("users", 2) != nil {
 		t.Fatalf("got %+v", got)
 	}
@@ -66,17 +66,17 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 		"no token":       {nil, []string{"alice"}, services.Unauthenticated},
 		"a user":         {[]services.Scope{services.ScopeViewer}, []string{"alice"}, services.Forbidden},
 		"an operator":    {[]services.Scope{services.ScopeViewer, services.ScopeAdmin}, []string{"alice"}, services.Forbidden},
-		"no keys":        {asHost, []string{}, services.Invalid},
-		"too many":       {asHost, strings.Split(strings.Repeat("alice ", 100)+"alice", " "), services.Invalid},
-		"an empty key":   {asHost, []string{"alice", ""}, services.Invalid},
-		"a broken key":   {asHost, []string{"a\nb"}, services.Invalid},
-		"a key too long": {asHost, []string{strings.Repeat("k", services.MaxKey+1)}, services.Invalid},
+		"no keys":        {hostScopes, []string{}, services.Invalid},
+		"too many":       {hostScopes, strings.Split(strings.Repeat("alice ", 100)+"alice", " "), services.Invalid},
+		"an empty key":   {hostScopes, []string{"alice", ""}, services.Invalid},
+		"a broken key":   {hostScopes, []string{"a\nb"}, services.Invalid},
+		"a key too long": {hostScopes, []string{strings.Repeat("k", services.MaxKey+1)}, services.Invalid},
 	} {
 		if got := a.ask("alice", one.scopes, usersQuery, map[string]any{"keys": one.keys}); got.code() != one.code || got.at("users") != nil {
 			t.Errorf("%s: %+v, want %s", what, got, one.code)
 		}
 	}
-	got := a.ask("", asHost, usersQuery, map[string]any{"keys": strings.Fields(strings.Repeat("alice ", 100))})
+	got := a.ask("", hostScopes, usersQuery, map[string]any{"keys": strings.Fields(strings.Repeat("alice ", 100))})
 	if len(got.Errors) > 0 || got.at("users", 99, "user", "key") != "alice" {
 		t.Errorf("100 keys: %+v", got)
 	}
@@ -93,7 +93,7 @@ func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
 	for _, key := range keys {
 		c.must(key, "{ viewer { badges { version } } }", nil)
 	}
-	got := c.everywhere(t, usersQuery, map[string]any{"keys": keys})
+	got := c.askEverywhere(t, usersQuery, map[string]any{"keys": keys})
 	for i, key := range keys {
 		if got.at("users", i, "user", "key") != key {
 			t.Errorf("in the place of %s: %v", key, got.at("users", i))
@@ -104,11 +104,11 @@ func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
 		fields = append(fields, fmt.Sprintf("a%d: users(keys: [%q, %q, %q]) { user { key } badges { total { value } } }", i, key, keys[i+1], "nobody"))
 	}
 	fields = append(fields, `wrong: users(keys: []) { user { key } }`)
-	got = c.ask("reader", asHost, "{ "+strings.Join(fields, " ")+" }", nil)
+	got = c.ask("reader", hostScopes, "{ "+strings.Join(fields, " ")+" }", nil)
 	if len(got.Errors) != 1 || got.at("wrong") != nil {
 		t.Errorf("one field is refused, not its neighbours: %+v", got.Errors)
 	}
-	got = c.everywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
+	got = c.askEverywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
 	for i, key := range keys[:5] {
 		if name := fmt.Sprint("a", i); got.at(name, 0, "user", "key") != key || got.at(name, 1, "user", "key") != keys[i+1] || got.at(name, 2) != nil {
 			t.Errorf("%s is %v", name, got.at(name))

@@ -119,9 +119,9 @@ func appendShowID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
 
-// cursorOf writes the cursor of the item at an index; null if there is no such item, as for the first and the last of an empty
+// appendBoardCursor writes the cursor of the item at an index; null if there is no such item, as for the first and the last of an empty
 // page.
-func cursorOf(to []byte, b *shownBoard, i int) []byte {
+func appendBoardCursor(to []byte, b *shownBoard, i int) []byte {
 	if i < 0 || i >= len(b.Items) {
 		return append(to, "null"...)
 	}
@@ -194,8 +194,8 @@ var (
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
 		// A board is paged downwards only. Without a plan the value is false too.
 		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
-		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, 0) }),
-		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),
+		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return appendBoardCursor(to, b, 0) }),
+		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return appendBoardCursor(to, b, len(b.Items)-1) }),
 	}}
 
 	// lastId repeats the last show for clients that keep shows and no cursors.

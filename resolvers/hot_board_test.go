@@ -50,11 +50,11 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { board: liveBoard " + drawSelection(t, schema, schema.Types["LiveBoardConnection"], 0) + " } }"
 		shown := content{board: drawBoard(t)}
-		plan := planOf(parsed(t, query))
+		plan := planOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]content{shown}).Data), executed(t, shown, query); got != want {
+		if got, want := string(plan.response([]content{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -74,7 +74,7 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 	s.Must(err)
 	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder } } pageInfo { hasNextPage } } } }`
 	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {
-		got := s.both(t, viewer, query, nil)
+		got := s.askBoth(t, viewer, query, nil)
 		if !got.hot || len(got.errors) > 0 {
 			t.Fatalf("%s: hot %v, %s", viewer, got.hot, got.errors)
 		}

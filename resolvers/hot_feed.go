@@ -94,7 +94,7 @@ func homeFeedPart(field *ast.Field) *part {
 			}
 			c.page.viewer = viewer.Number
 			// The executor's resolver calls homeFeed too, so that pages and errors are the same.
-			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
+			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.withGivenFirst(field, variables)); err != nil {
 				return err
 			}
 			// Counts, labels and relations are one read each for the whole page, and only if a field shows them. The counts are

@@ -89,11 +89,11 @@ func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)
 		}
 		query := "{ me: viewer { " + strings.Join(fields, " ") + " } }"
-		plan := planOf(parsed(t, query))
+		plan := planOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response(contents).Data), executed(t, shown, query); got != want {
+		if got, want := string(plan.response(contents).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -136,7 +136,7 @@ const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kin
 
 // A page is written into one buffer: the number of allocations does not grow with its content.
 func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
-	plan, shown := planOf(parsed(t, pageQuery)), []content{{page: fullPage()}}
+	plan, shown := planOf(parseQuery(t, pageQuery)), []content{{page: fullPage()}}
 	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 5 {
 		t.Errorf("%v allocations for a page of %d", allocations, defaultFirst)
 	}
@@ -145,14 +145,14 @@ func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
 func BenchmarkPage(b *testing.B) {
 	shown := content{page: fullPage()}
 	b.Run("compiled", func(b *testing.B) {
-		plan := planOf(parsed(b, pageQuery))
+		plan := planOf(parseQuery(b, pageQuery))
 		for b.Loop() {
 			plan.response([]content{shown})
 		}
 	})
 	b.Run("executed", func(b *testing.B) {
 		for b.Loop() {
-			executed(b, shown, pageQuery)
+			executedAnswer(b, shown, pageQuery)
 		}
 	})
 }

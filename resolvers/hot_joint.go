@@ -140,7 +140,7 @@ func (r *jointReads) add(one *jointAnswer) {
 		case jointFeed:
 			r.feeds, r.ofFeeds = append(r.feeds, feed.Newest{Reader: one.viewer.Number, First: part.first}), append(r.ofFeeds, place)
 		case jointBoard:
-			page := live.FirstPage{Viewer: one.viewer.Number, First: part.first, Device: device(one.request.Context)}
+			page := live.FirstPage{Viewer: one.viewer.Number, First: part.first, Device: deviceName(one.request.Context)}
 			r.boards, r.ofBoards = append(r.boards, page), append(r.ofBoards, place)
 		}
 	}

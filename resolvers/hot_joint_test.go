@@ -36,7 +36,7 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 		`subscription { badgesChanged { version } }`:                                                                false,
 		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                                           false,
 	} {
-		if got := h.Joint(parsed(t, query)) != nil; got != joint {
+		if got := h.Joint(parseQuery(t, query)) != nil; got != joint {
 			t.Errorf("%s: jointly %v", query, got)
 		}
 	}
@@ -54,14 +54,14 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	}
 	alice, bob, carol := bearer("alice", services.ScopeViewer), bearer("bob", services.ScopeViewer), bearer("carol", services.ScopeViewer)
 	for name, ctx := range map[string]context.Context{"alice": alice, "bob": bob} { // carol has no document
-		if _, ok := h.Quick(parsed(t, operations[0]))(ctx, nil); !ok {
+		if _, ok := h.Quick(parseQuery(t, operations[0]))(ctx, nil); !ok {
 			t.Fatalf("%s is not answered", name)
 		}
 	}
 	var requests []jointRequest
 	var quick []func(context.Context, []byte) ([]byte, bool)
 	add := func(ctx context.Context, text string) {
-		operation := parsed(t, text)
+		operation := parseQuery(t, text)
 		requests = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation), Text: []byte("before ")})
 		quick = append(quick, h.Quick(operation))
 	}
@@ -112,7 +112,7 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	for _, text := range []string{`{ viewer { ` + feed + ` } }`, `{ viewer { ` + board + ` } }`, `{ viewer { id mine: ` + feed + ` badges { version total { value } } ` + board + ` } }`, `{ viewer { badges { version } } }`} {
 		for _, key := range []string{"reader", "full", "empty"} {
 			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
-			operation := parsed(t, text)
+			operation := parseQuery(t, text)
 			answer, ok := h.Quick(operation)(ctx, nil) // it also prepares the data that a joint read needs
 			if !ok {
 				t.Fatalf("%s is not answered: %s", key, text)
@@ -147,7 +147,7 @@ func TestJointAnswersWithoutRedis(t *testing.T) {
 	a.resolver.Badge = redisless{a.resolver.Badge}
 	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
 	ctx := services.WithViewer(t.Context(), services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeViewer}})
-	alone, beside := parsed(t, `{ viewer { id badges { total { value } } } }`), parsed(t, `{ viewer { badges { total { value } } homeFeed { lastId } } }`)
+	alone, beside := parseQuery(t, `{ viewer { id badges { total { value } } } }`), parseQuery(t, `{ viewer { badges { total { value } } homeFeed { lastId } } }`)
 	want, ok := h.Quick(alone)(ctx, nil)
 	if !ok {
 		t.Fatal("alice is not answered")

@@ -69,30 +69,30 @@ func (p shownPost) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, err
 }
 
 func (p shownPost) ViewerHasLiked(_ context.Context, post *graph.Post) (*bool, error) {
-	of := p.page.engagements[post.Key]
+	of := p.page.engagements[post.Number]
 	return &of.Liked, nil
 }
 
 func (p shownPost) LikeCount(_ context.Context, post *graph.Post) (*int, error) {
-	of := p.page.engagements[post.Key]
+	of := p.page.engagements[post.Number]
 	return &of.Likes, nil
 }
 
 func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, error) {
-	of := p.page.engagements[post.Key]
+	of := p.page.engagements[post.Number]
 	return &of.Comments, nil
 }
 
 func (p shownPost) Ref(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Key)].Ref), nil
+	return orNull(p.page.labels[postObject(post.Number)].Ref), nil
 }
 
 func (p shownPost) URL(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Key)].URL), nil
+	return orNull(p.page.labels[postObject(post.Number)].URL), nil
 }
 
 func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
-	return orNull(p.page.labels[postObject(post.Key)].Data), nil
+	return orNull(p.page.labels[postObject(post.Number)].Data), nil
 }
 
 func (s *shown) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.content} }
@@ -104,24 +104,24 @@ type shownNode struct {
 }
 
 func (p shownNode) Ref(_ context.Context, show *graph.Show) (*string, error) {
-	return orNull(p.board.labels[showObjectOf(show.Key)].Ref), nil
+	return orNull(p.board.labels[showObjectOf(show.Number)].Ref), nil
 }
 
 func (p shownNode) URL(_ context.Context, show *graph.Show) (*string, error) {
-	return orNull(p.board.labels[showObjectOf(show.Key)].URL), nil
+	return orNull(p.board.labels[showObjectOf(show.Number)].URL), nil
 }
 
 func (p shownNode) Data(_ context.Context, show *graph.Show) (*string, error) {
-	return orNull(p.board.labels[showObjectOf(show.Key)].Data), nil
+	return orNull(p.board.labels[showObjectOf(show.Number)].Data), nil
 }
 
 func (p shownNode) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
-	reminds := p.board.reminds[show.Key]
+	reminds := p.board.reminds[show.Number]
 	return &reminds, nil
 }
 
 func (p shownNode) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
-	return p.board.reminds[show.Key], nil
+	return p.board.reminds[show.Number], nil
 }
 
 // shownClock stands still.
@@ -129,8 +129,8 @@ type shownClock time.Time
 
 func (c shownClock) Now() time.Time { return time.Time(c) }
 
-// executed returns the answer of gqlgen's generated code to a query, with the content what.
-func executed(t interface{ Fatalf(string, ...any) }, what content, query string) string {
+// executedAnswer returns the answer of gqlgen's generated code to a query, with the content what.
+func executedAnswer(t interface{ Fatalf(string, ...any) }, what content, query string) string {
 	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
@@ -230,8 +230,8 @@ func drawBadges(t *rapid.T) *services.Badges {
 	return badges
 }
 
-// parsed returns the operation of a query.
-func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
+// parseQuery returns the operation of a query.
+func parseQuery(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
 	document, faults := gqlparser.LoadQueryWithRules(schemaOf(), query, rules.NewDefaultRules())
 	if faults != nil {
 		t.Fatalf("%s: %v", query, faults)
@@ -245,11 +245,11 @@ func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
 		shown := content{badges: shownBadges{drawBadges(t), shownKey}}
-		plan := planOf(parsed(t, query))
+		plan := planOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]content{shown}).Data), executed(t, shown, query); got != want {
+		if got, want := string(plan.response([]content{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -279,7 +279,7 @@ func TestEveryFieldOfAHotTypeIsCompiled(t *testing.T) {
 		"{ viewer { badges " + badges + " } }", "subscription { badgesChanged " + badges + " }", "{ viewer { homeFeed " + page + " } }",
 		"{ viewer { liveBoard " + board + " } }",
 	} {
-		if planOf(parsed(t, query)) == nil {
+		if planOf(parseQuery(t, query)) == nil {
 			t.Errorf("not compiled: %s", query)
 		}
 	}
@@ -320,7 +320,7 @@ func TestWhichSelectionsAreCompiled(t *testing.T) {
 		`{ viewer { homeFeed { edges { cursor } edges { node { id } } } } }`:                                                       false,
 		`{ viewer { homeFeed { lastId } mutes { edges { cursor } } } }`:                                                            false,
 	} {
-		if got := planOf(parsed(t, query)) != nil; got != compiled {
+		if got := planOf(parseQuery(t, query)) != nil; got != compiled {
 			t.Errorf("%s: compiled %v", query, got)
 		}
 	}

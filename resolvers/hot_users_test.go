@@ -15,7 +15,7 @@ type shownRelations struct {
 	content
 }
 
-func (u shownRelations) of(user *graph.User) *services.Relation {
+func (u shownRelations) relation(user *graph.User) *services.Relation {
 	relation := u.page.relations[user.Number]
 	if u.board.relations != nil {
 		relation = u.board.relations[user.Number]
@@ -24,27 +24,27 @@ func (u shownRelations) of(user *graph.User) *services.Relation {
 }
 
 func (u shownRelations) ViewerFollows(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Follows, nil
+	return &u.relation(user).Follows, nil
 }
 
 func (u shownRelations) FollowsViewer(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Followed, nil
+	return &u.relation(user).Followed, nil
 }
 
 func (u shownRelations) ViewerMutes(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Mutes, nil
+	return &u.relation(user).Mutes, nil
 }
 
 func (u shownRelations) ViewerBlocks(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Blocks, nil
+	return &u.relation(user).Blocks, nil
 }
 
 func (u shownRelations) ViewerHides(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Hides, nil
+	return &u.relation(user).Hides, nil
 }
 
 func (u shownRelations) ViewerFollowMode(_ context.Context, user *graph.User) (*graph.FollowMode, error) {
-	if relation := u.of(user); relation.Follows {
+	if relation := u.relation(user); relation.Follows {
 		return &followModes[relation.Mode], nil
 	}
 	return nil, nil

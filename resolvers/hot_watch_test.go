@@ -20,8 +20,8 @@ type eventRequest struct {
 
 func (r *eventRequest) WriteEvents(write func(to []byte, event any) []byte) { r.write = write }
 
-// watched gives the resolver a hub that sends each user's present badges as the first event.
-func (s *sides) watched(ctx context.Context) {
+// setHub gives the resolver a hub that sends each user's present badges as the first event.
+func (s *sides) setHub(ctx context.Context) {
 	s.resolver.Hub = push.New(push.Config{
 		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			return make([]uint64, len(users)), nil
@@ -49,8 +49,8 @@ func (s *sides) watched(ctx context.Context) {
 	})
 }
 
-// first starts a subscription and returns its first event as one side makes it.
-func (s *sides) first(ctx context.Context, exec *executor.Executor, query string) string {
+// firstEvent starts a subscription and returns its first event as one side makes it.
+func (s *sides) firstEvent(ctx context.Context, exec *executor.Executor, query string) string {
 	s.t.Helper()
 	ctx = graphql.StartOperationTrace(ctx)
 	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
@@ -71,7 +71,7 @@ func (s *sides) first(ctx context.Context, exec *executor.Executor, query string
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newSides(t)
 	s.populate()
-	s.watched(t.Context())
+	s.setHub(t.Context())
 	const count = "{ value display inTotal precision asOf }"
 	for query, compiled := range map[string]bool{
 		`subscription { badgesChanged { id version quiet total ` + count + ` homeFeed ` + count + ` dots { name lit } } }`:                      true,
@@ -81,8 +81,8 @@ func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 		for _, reader := range []string{"reader", "named", "empty"} {
 			ctx, stop := context.WithCancel(services.WithViewer(t.Context(), services.Viewer{Key: reader, Scopes: []services.Scope{services.ScopeViewer}}))
 			executed, hot := &eventRequest{}, &eventRequest{}
-			want := s.first(services.WithRequest(ctx, executed), s.executed, query)
-			if got := s.first(services.WithRequest(ctx, hot), s.hot, query); got != want {
+			want := s.firstEvent(services.WithRequest(ctx, executed), s.executed, query)
+			if got := s.firstEvent(services.WithRequest(ctx, hot), s.hot, query); got != want {
 				t.Errorf("%s of %s without a transport that writes\nhot      %s\nexecuted %s", query, reader, got, want)
 			}
 			stop()

@@ -36,15 +36,15 @@ func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
 type sides struct {
 	*api
 	executed, hot *executor.Executor
-	left          *counting // the schema behind hot
+	fallback      *counting // the schema behind hot
 }
 
 func newSides(t *testing.T) *sides {
 	t.Helper()
 	s := &sides{api: newAPI(t)}
 	schema := graph.NewExecutableSchema(graph.Config{Resolvers: s.resolver})
-	s.left = &counting{ExecutableSchema: schema}
-	s.executed, s.hot = executor.New(schema), executor.New(Hot(s.left, s.resolver))
+	s.fallback = &counting{ExecutableSchema: schema}
+	s.executed, s.hot = executor.New(schema), executor.New(Hot(s.fallback, s.resolver))
 	for _, exec := range []*executor.Executor{s.executed, s.hot} {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
@@ -93,17 +93,17 @@ type oneRequest struct{}
 
 func (oneRequest) RequestID() string { return "one" }
 
-// both returns the answer of both sides, which must be equal. A compiled operation without errors must not reach the schema.
-func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
+// askBoth returns the answer of both sides, which must be equal. A compiled operation without errors must not reach the schema.
+func (s *sides) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
 	ctx := services.WithRequest(s.t.Context(), oneRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
 	want := ask(ctx, t, s.executed, query, variables)
-	before := s.left.left
+	before := s.fallback.left
 	got := ask(ctx, t, s.hot, query, variables)
 	if got.data != want.data || !slices.Equal(got.errors, want.errors) {
 		t.Fatalf("%s asked %s with %v\nhot      %s %s\nexecuted %s %s", viewer, query, variables, got.data, got.errors, want.data, want.errors)
 	}
-	if left := s.left.left > before; got.hot && len(got.errors) == 0 && left {
+	if left := s.fallback.left > before; got.hot && len(got.errors) == 0 && left {
 		t.Fatalf("%s: was compiled and yet left to the schema", query)
 	}
 	return got
@@ -236,7 +236,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 			query += " p: homeFeed" + given + " { edges { node { ... on Node { id } } } }"
 		}
 		viewer := rapid.SampledFrom([]string{"reader", "full", "empty", "named", "nobody yet"}).Draw(t, "viewer")
-		got := s.both(t, viewer, "query Q"+declared+" { viewer { "+query+" } }", variables)
+		got := s.askBoth(t, viewer, "query Q"+declared+" { viewer { "+query+" } }", variables)
 		switch {
 		case len(got.errors) > 0:
 			seen["errors"]++
@@ -281,7 +281,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 		{"reader", `(last: 2, before: "a", after: "b")`, []string{"before: it cannot be given together with after"}},
 		{"reader", `(last: 101, before: "a")`, []string{"last: 1 to 100 are allowed, got 101"}},
 	} {
-		got := s.both(t, one.viewer, page(one.arguments), nil)
+		got := s.askBoth(t, one.viewer, page(one.arguments), nil)
 		text := got.data + strings.Join(got.errors, "")
 		for _, want := range one.want {
 			if !got.hot || !strings.Contains(text, want) {
@@ -295,7 +295,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 	s := newSides(t)
 	s.populate()
-	got := s.both(t, "reader", `{ viewer { homeFeed(first: 100) { edges { node { viewerHasLiked likeCount commentCount } } } } }`, nil)
+	got := s.askBoth(t, "reader", `{ viewer { homeFeed(first: 100) { edges { node { viewerHasLiked likeCount commentCount } } } } }`, nil)
 	for _, want := range []string{`"viewerHasLiked":true,"likeCount":1,"commentCount":1`, `"viewerHasLiked":true,"likeCount":1,"commentCount":0`, `"viewerHasLiked":false,"likeCount":0,"commentCount":0`} {
 		if !got.hot || !strings.Contains(got.data, want) {
 			t.Errorf("no %s in %s", want, got.data)
@@ -314,7 +314,7 @@ func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 		{"first": json.Number("2")},
 		{},
 	} {
-		got := s.both(t, "reader", query, variables)
+		got := s.askBoth(t, "reader", query, variables)
 		if !got.hot || len(got.errors) > 0 || !strings.Contains(got.data, `"cursor"`) {
 			t.Errorf("with %v: %s %s", variables, got.data, got.errors)
 		}
@@ -340,11 +340,11 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	s.number("reader")
 	s.Server.Kill()
 	query := `{ me: viewer { feed: homeFeed(first: 5) { edges { cursor node { body } } end building } } }`
-	if got := s.both(t, "reader", query, nil); len(got.errors) > 0 || !strings.Contains(got.data, `"body":"body"`) {
+	if got := s.askBoth(t, "reader", query, nil); len(got.errors) > 0 || !strings.Contains(got.data, `"body":"body"`) {
 		t.Errorf("from the facts: %s %s", got.data, got.errors)
 	}
 	s.Must(s.Store.Close())
-	if got := s.both(t, "reader", query, nil); len(got.errors) != 1 || !strings.Contains(got.errors[0], `"UNAVAILABLE"`) {
+	if got := s.askBoth(t, "reader", query, nil); len(got.errors) != 1 || !strings.Contains(got.errors[0], `"UNAVAILABLE"`) {
 		t.Errorf("without engines: %s %s", got.data, got.errors)
 	}
 }

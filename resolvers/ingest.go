@@ -52,7 +52,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
 	}
-	ctx = creatingUsers(ctx)
+	ctx = withCreatingUsers(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
 	// The users in the fields that newIngestAction lists, and the actors, are made or found at once, so that events need no

@@ -10,8 +10,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// happened returns the full form of an event that happened a time ago.
-func (a *api) happened(ago time.Duration, short event) event {
+// inFullAgo returns the full form of an event that happened a time ago.
+func (a *api) inFullAgo(ago time.Duration, short event) event {
 	full := inFull(short)
 	full["at"] = a.Clock.Now().Add(-ago).Format(time.RFC3339Nano)
 	return full
@@ -24,10 +24,10 @@ func (a *api) report(events ...event) answer {
 		results { id changed error { code message argument reason limit } } } }`, map[string]any{"events": events})
 }
 
-// happens sends an event that happened a time ago and must succeed, and runs its jobs. It returns the ID of the object.
-func (a *api) happens(ago time.Duration, short event) (id string) {
+// mustReport sends an event that happened a time ago and must succeed, and runs its jobs. It returns the ID of the object.
+func (a *api) mustReport(ago time.Duration, short event) (id string) {
 	a.t.Helper()
-	got := a.report(a.happened(ago, short))
+	got := a.report(a.inFullAgo(ago, short))
 	if failed := got.at("ingest", "results", 0, "error"); failed != nil || len(got.Errors) > 0 {
 		a.t.Fatalf("%v: %v %v", short, failed, got.Errors)
 	}
@@ -40,8 +40,8 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	a := newAPI(t)
 	const days30, minute = 30 * 24 * time.Hour, time.Minute
 	got := a.report(
-		a.happened(days30+time.Millisecond, publish("user:bob")), a.happened(days30, publish("user:bob")), a.happened(0, publish("user:bob")),
-		a.happened(-minute, publish("user:bob")), a.happened(-minute-time.Millisecond, publish("user:bob")), inFull(publish("user:bob")),
+		a.inFullAgo(days30+time.Millisecond, publish("user:bob")), a.inFullAgo(days30, publish("user:bob")), a.inFullAgo(0, publish("user:bob")),
+		a.inFullAgo(-minute, publish("user:bob")), a.inFullAgo(-minute-time.Millisecond, publish("user:bob")), inFull(publish("user:bob")),
 	)
 	for i, limit := range []any{30.0, nil, nil, nil, 60.0, nil} {
 		failed := got.at("ingest", "results", i, "error")
@@ -68,12 +68,12 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 // minute after the device last entered.
 func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
-	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+	group := a.mustReport(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	say := func(ago time.Duration) event {
-		return a.happened(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": "b"}})
+		return a.inFullAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": "b"}})
 	}
 	visit := func(ago time.Duration, verb string) event {
-		full := a.happened(ago, event{verb: event{"as": "user:bob", "conversationId": group}})
+		full := a.inFullAgo(ago, event{verb: event{"as": "user:bob", "conversationId": group}})
 		full["device"] = "phone"
 		return full
 	}
@@ -115,9 +115,9 @@ func TestALateUndo(t *testing.T) {
 		for after := range 3 {
 			a := newAPI(t)
 			events := []event{
-				a.happened(5*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}}),
-				a.happened(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
-				a.happened(4*time.Hour-seconds*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}),
+				a.inFullAgo(5*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}}),
+				a.inFullAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
+				a.inFullAgo(4*time.Hour-seconds*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}),
 			}
 			if after > 0 {
 				a.report(events[:after]...)
@@ -136,10 +136,10 @@ func TestALateUndo(t *testing.T) {
 // An undo takes back one mark only. Notifications from before an earlier mark stay read, even if they are reported last.
 func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 	a := newAPI(t)
-	a.happens(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
+	a.mustReport(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
 	got := a.report(
-		a.happened(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
-		a.happened(4*time.Hour-10*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
+		a.inFullAgo(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
+		a.inFullAgo(4*time.Hour-10*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
 	for i := range 2 {
 		if failed := got.at("ingest", "results", i, "error"); failed != nil {
 			t.Errorf("event %d: %v", i, failed)
@@ -150,7 +150,7 @@ func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 		who    string
 		unread float64
 	}{{6 * time.Hour, "bob", 0}, {5*time.Hour - time.Minute, "carol", 1}} {
-		a.happens(late.ago, event{"follow": event{"as": "user:" + late.who, "userId": "user:alice"}})
+		a.mustReport(late.ago, event{"follow": event{"as": "user:" + late.who, "userId": "user:alice"}})
 		unread := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil).at("viewer", "badges", "notifications", "total", "value")
 		if unread != late.unread {
 			t.Errorf("a follow of %v ago: %v unread, want %v", late.ago, unread, late.unread)
@@ -162,11 +162,11 @@ func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 func TestATimeBelongsToTheInputOfAKey(t *testing.T) {
 	a := newAPI(t)
 	post := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
-	first, again := a.report(a.happened(time.Hour, post)), a.report(a.happened(time.Hour, post))
+	first, again := a.report(a.inFullAgo(time.Hour, post)), a.report(a.inFullAgo(time.Hour, post))
 	if id := first.at("ingest", "results", 0, "id"); id == nil || again.at("ingest", "results", 0, "id") != id {
 		t.Errorf("first %v, again %v", first, again)
 	}
-	for what, other := range map[string]event{"another time": a.happened(2*time.Hour, post), "no time": inFull(post)} {
+	for what, other := range map[string]event{"another time": a.inFullAgo(2*time.Hour, post), "no time": inFull(post)} {
 		if got := a.report(other); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
 			t.Errorf("%s under the key: %v", what, got)
 		}
@@ -184,35 +184,35 @@ func (a *api) feedOf(key string) (bodies string, unread any) {
 	return bodies, got.at("viewer", "badges", "homeFeed", "value")
 }
 
-// posted returns the event of a post.
-func posted(as, body string) event {
+// postEvent returns the event of a post.
+func postEvent(as, body string) event {
 	return event{"publishPost": event{"as": "user:" + as, "body": body}}
 }
 
 // A post that is reported late is in the feed at its own time. It counts unless a later post in the feed was seen.
 func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
-	a.happens(10*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
+	a.mustReport(10*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
 	want := func(what, bodies string, unread float64) {
 		t.Helper()
 		if got, count := a.feedOf("bob"); got != bodies || count != unread {
 			t.Errorf("%s: %s with %v unread, want %s with %v", what, got, count, bodies, unread)
 		}
 	}
-	a.happens(5*time.Hour, posted("alice", "5"))
-	a.happens(3*time.Hour, posted("alice", "3"))
+	a.mustReport(5*time.Hour, postEvent("alice", "5"))
+	a.mustReport(3*time.Hour, postEvent("alice", "3"))
 	want("two posts", "35", 2)
-	a.happens(4*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
+	a.mustReport(4*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
 	want("a mark of the time between them", "35", 1)
-	a.happens(6*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
+	a.mustReport(6*time.Hour, event{"markHomeFeedSeen": event{"as": "user:bob"}})
 	want("an earlier mark", "35", 1)
-	a.happens(8*time.Hour, posted("alice", "8"))
+	a.mustReport(8*time.Hour, postEvent("alice", "8"))
 	want("a post before the seen one", "358", 1)
-	a.happens(2*time.Hour, posted("alice", "2"))
-	a.happens(11*time.Hour, posted("alice", "x"))
+	a.mustReport(2*time.Hour, postEvent("alice", "2"))
+	a.mustReport(11*time.Hour, postEvent("alice", "x"))
 	want("one after it, and one before the follow", "2358x", 2)
 	a.must("bob", `mutation { markHomeFeedSeen(input: {}) { badges { version } } }`, nil)
-	a.happens(150*time.Minute, posted("alice", "b"))
+	a.mustReport(150*time.Minute, postEvent("alice", "b"))
 	want("all is seen, and a post between", "2b358x", 0)
 }
 
@@ -222,7 +222,7 @@ func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
 	follow := func(ago time.Duration, who string) {
 		t.Helper()
-		a.happens(ago, event{"follow": event{"as": "user:" + who, "userId": "user:alice"}})
+		a.mustReport(ago, event{"follow": event{"as": "user:" + who, "userId": "user:alice"}})
 	}
 	want := func(what string, unseen float64, list string) {
 		t.Helper()
@@ -246,21 +246,21 @@ func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	follow(10*half, "bob")
 	follow(6*half, "carol")
 	want("two follows", 2, "carol, bob")
-	a.happens(8*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
+	a.mustReport(8*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
 	want("a mark of the time between them", 1, "carol, bob seen")
 	follow(12*half, "dave")
 	want("a follow before the mark", 1, "carol, bob seen, dave seen")
 	follow(7*half, "erin")
 	want("a follow after the mark", 2, "carol, erin, bob seen, dave seen")
-	a.happens(13*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
+	a.mustReport(13*half, event{"markNotificationsSeen": event{"as": "user:alice"}})
 	want("an earlier mark", 2, "carol, erin, bob seen, dave seen")
-	a.happens(5*half, event{"markAllRead": event{"as": "user:alice"}})
+	a.mustReport(5*half, event{"markAllRead": event{"as": "user:alice"}})
 	follow(9*half, "frank")
 	follow(4*half, "grace")
 	want("all is read, a follow before that and one after", 1, "grace, carol seen read, erin seen read, frank seen read, bob seen read, dave seen read")
 	a.must("alice", `mutation { markNotificationsSeen(input: {}) { badges { version } } }`, nil)
 	follow(4*half+half/2, "heidi")
-	a.happens(0, event{"follow": event{"as": "user:ivan", "userId": "user:alice"}})
+	a.mustReport(0, event{"follow": event{"as": "user:ivan", "userId": "user:alice"}})
 	if got := a.must("alice", `{ viewer { badges { notifications { follow { value } } } } }`, nil); got.at("viewer", "badges", "notifications", "follow", "value") != 1.0 {
 		t.Errorf("what happens now counts, and what happened before the mark does not: %v", got)
 	}
@@ -269,12 +269,12 @@ func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 // A message that is reported after a later one in its conversation is refused: it cannot be inserted before that one.
 func TestALateMessageIsRefused(t *testing.T) {
 	a := newAPI(t)
-	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+	group := a.mustReport(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	said := func(ago time.Duration, body string) event {
-		return a.happened(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": body}})
+		return a.inFullAgo(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": body}})
 	}
 	got := a.report(said(4*time.Hour, "4"), said(2*time.Hour, "2"), said(3*time.Hour, "3"), said(6*time.Hour, "6"),
-		a.happened(3*time.Hour, event{"markConversationRead": event{"as": "user:bob", "conversationId": group}}))
+		a.inFullAgo(3*time.Hour, event{"markConversationRead": event{"as": "user:bob", "conversationId": group}}))
 	for i, code := range []any{nil, nil, "CONFLICT", "CONFLICT", nil} {
 		if is := got.at("ingest", "results", i, "error", "code"); is != code {
 			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), code)
@@ -295,7 +295,7 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 		a := newAPIOn(t, w, 3, 5)
 		sent := func(ago time.Duration, title string) (id string) {
 			t.Helper()
-			return a.happens(ago, event{"sendSiteMessage": event{"title": title, "to": []string{"user:bob"}}})
+			return a.mustReport(ago, event{"sendSiteMessage": event{"title": title, "to": []string{"user:bob"}}})
 		}
 		mark := func(input string) {
 			t.Helper()
@@ -307,7 +307,7 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 		mark(`ids: ["` + five + `"]`)
 		sent(60*time.Hour, "6")
 		a.wantMail("a mark of one message", "bob", 1, "5+6")
-		a.happens(55*time.Hour, event{"markSiteMessagesRead": event{"as": "user:bob", "all": true}})
+		a.mustReport(55*time.Hour, event{"markSiteMessagesRead": event{"as": "user:bob", "all": true}})
 		sent(56*time.Hour, "p")
 		a.wantMail("a mark of a past time", "bob", 0, "5+p+6+")
 		mark("all: true")
@@ -337,7 +337,7 @@ func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
 		const half = 12 * time.Hour // two follows of one half day are one notification
 		follow := func(ago time.Duration, who, whom string) {
 			t.Helper()
-			a.happens(ago, event{"follow": event{"as": "user:" + who, "userId": "user:" + whom}})
+			a.mustReport(ago, event{"follow": event{"as": "user:" + who, "userId": "user:" + whom}})
 		}
 		list := func(of string) (count any, lines string, upTos []string) {
 			t.Helper()

@@ -9,8 +9,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// notifyEvent returns an event that sends a site message to users. The ref is also its title.
-func notifyEvent(ref string, to ...string) event {
+// siteMessageEvent returns an event that sends a site message to users. The ref is also its title.
+func siteMessageEvent(ref string, to ...string) event {
 	users := make([]string, len(to))
 	for i, key := range to {
 		users[i] = "user:" + key
@@ -18,8 +18,8 @@ func notifyEvent(ref string, to ...string) event {
 	return event{"sendSiteMessage": event{"title": ref, "to": users, "ref": ref}}
 }
 
-// markedBy returns an event in which a user marks site messages. name is the mutation.
-func markedBy(name, as string, input event) event {
+// markEvent returns an event in which a user marks site messages. name is the mutation.
+func markEvent(name, as string, input event) event {
 	input["as"] = "user:" + as
 	return event{name: input}
 }
@@ -76,16 +76,16 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 		a := newAPIOn(t, w, 3, 5)
 		read, unread := "markSiteMessagesRead", "markSiteMessagesUnread"
 		got := a.codes(
-			notifyEvent("a", "alice", "bob"), notifyEvent("b", "alice", "bob"),
-			markedBy(read, "alice", event{"ids": siteMessageRefs("b")}),
-			markedBy(read, "carol", event{"ids": siteMessageRefs("b")}),
-			markedBy(read, "carol", event{"upTo": siteMessageRefs("b")[0]}),
-			markedBy(unread, "carol", event{"ids": siteMessageRefs("b")}),
-			markedBy(read, "carol", event{"ids": []string{"siteMessage:7ZZZZZZZZZZZZ"}}),
-			notifyEvent("c", "alice", "carol"),
-			markedBy(read, "alice", event{"ids": siteMessageRefs("b", "c")}),
-			markedBy(unread, "alice", event{"ids": siteMessageRefs("c")}),
-			markedBy(read, "carol", event{"ids": siteMessageRefs("c", "b")}),
+			siteMessageEvent("a", "alice", "bob"), siteMessageEvent("b", "alice", "bob"),
+			markEvent(read, "alice", event{"ids": siteMessageRefs("b")}),
+			markEvent(read, "carol", event{"ids": siteMessageRefs("b")}),
+			markEvent(read, "carol", event{"upTo": siteMessageRefs("b")[0]}),
+			markEvent(unread, "carol", event{"ids": siteMessageRefs("b")}),
+			markEvent(read, "carol", event{"ids": []string{"siteMessage:7ZZZZZZZZZZZZ"}}),
+			siteMessageEvent("c", "alice", "carol"),
+			markEvent(read, "alice", event{"ids": siteMessageRefs("b", "c")}),
+			markEvent(unread, "alice", event{"ids": siteMessageRefs("c")}),
+			markEvent(read, "carol", event{"ids": siteMessageRefs("c", "b")}),
 		)
 		missing := string(services.NotFound)
 		want := []any{nil, nil, nil, missing, missing, missing, missing, nil, nil, nil, missing}
@@ -99,7 +99,7 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 		a.wantMail("delivered", "alice", 2, "cb+a")
 		a.wantMail("delivered", "bob", 2, "ba")
 		a.wantMail("delivered", "carol", 1, "c")
-		got = a.codes(markedBy(read, "carol", event{"ids": siteMessageRefs("b")}), markedBy(read, "carol", event{"ids": siteMessageRefs("c")}))
+		got = a.codes(markEvent(read, "carol", event{"ids": siteMessageRefs("b")}), markEvent(read, "carol", event{"ids": siteMessageRefs("c")}))
 		if fmt.Sprint(got) != fmt.Sprint([]any{missing, nil}) {
 			t.Errorf("after the jobs the events answer %v", got)
 		}
@@ -111,11 +111,11 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
-		a.codes(notifyEvent("a", "alice"))
+		a.codes(siteMessageEvent("a", "alice"))
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(time.Second)
-		got := a.codes(notifyEvent("b", "bob"), notifyEvent("c", "alice", "bob"), notifyEvent("d", "alice"), notifyEvent("e", "alice"), notifyEvent("f", "bob"),
-			markedBy("markSiteMessagesRead", "alice", event{"upTo": siteMessageRefs("d")[0]}))
+		got := a.codes(siteMessageEvent("b", "bob"), siteMessageEvent("c", "alice", "bob"), siteMessageEvent("d", "alice"), siteMessageEvent("e", "alice"), siteMessageEvent("f", "bob"),
+			markEvent("markSiteMessagesRead", "alice", event{"upTo": siteMessageRefs("d")[0]}))
 		if fmt.Sprint(got) != fmt.Sprint(make([]any, 6)) {
 			t.Fatalf("the events answer %v", got)
 		}

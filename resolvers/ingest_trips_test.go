@@ -35,8 +35,8 @@ type kindOfEvent struct {
 	make func(t madeIDs, i int) event
 }
 
-// by adds an actor to the fields of an event: the i-th of the people.
-func by(people, i int, more event) event {
+// withActor adds an actor to the fields of an event: the i-th of the people.
+func withActor(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
 }
@@ -58,7 +58,7 @@ type kindMaker struct {
 func (m kindMaker) other(i int) string { return fmt.Sprint("user:u", (i+1+i/m.people)%m.people) }
 
 func (m kindMaker) simple(name string, more func(t madeIDs, i int) event) kindOfEvent {
-	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: by(m.people, i, more(t, i))} }}
+	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: withActor(m.people, i, more(t, i))} }}
 }
 
 func (m kindMaker) on(name, field, kind string) kindOfEvent {
@@ -202,7 +202,7 @@ func (m kindMaker) newcomers() []kindOfEvent {
 	newcomer := func(field string, i int) string { return fmt.Sprint("user:", field, i) }
 	return []kindOfEvent{
 		{"a post", func(_ madeIDs, i int) event {
-			return event{"publishPost": by(m.people, i, event{"body": fmt.Sprint("hello ", i), "mentions": []string{newcomer("mentioned", i)}})}
+			return event{"publishPost": withActor(m.people, i, event{"body": fmt.Sprint("hello ", i), "mentions": []string{newcomer("mentioned", i)}})}
 		}},
 		m.simple("editPost", func(t madeIDs, i int) event {
 			return event{"postId": t.pick("a post", i), "body": fmt.Sprint("mended ", i), "mentions": []string{newcomer("mentionedLater", i)}}

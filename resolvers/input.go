@@ -33,16 +33,16 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 // that do not use it.
 type creatingUsersKey struct{}
 
-// creatingUsers marks a context in which the host application names users: users that do not exist are then created.
-func creatingUsers(ctx context.Context) context.Context {
+// withCreatingUsers marks a context in which the host application names users: users that do not exist are then created.
+func withCreatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// creatingUsersIfHost marks the context as creatingUsers does, if the token has the scope of the host application. With the scope of
+// withCreatingUsersIfHost marks the context as creatingUsers does, if the token has the scope of the host application. With the scope of
 // operators alone no user is created. A key that an operator mistyped must not become a user.
-func creatingUsersIfHost(ctx context.Context) context.Context {
+func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
-		return creatingUsers(ctx)
+		return withCreatingUsers(ctx)
 	}
 	return ctx
 }

@@ -24,8 +24,8 @@ func parseOperation(t *testing.T, text string, variables map[string]any) *graphq
 	return &graphql.OperationContext{Doc: document, Operation: document.Operations[0], Variables: variables}
 }
 
-// viewing returns a context with a viewer who has the scope viewer and these scopes. Without a key and scopes it has no token.
-func viewing(key string, scopes ...services.Scope) context.Context {
+// viewerContext returns a context with a viewer who has the scope viewer and these scopes. Without a key and scopes it has no token.
+func viewerContext(key string, scopes ...services.Scope) context.Context {
 	if key == "" && len(scopes) == 0 {
 		return context.Background()
 	}
@@ -57,21 +57,21 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		cost      int
 		want      int
 	}{
-		"a query by its cost":                {viewing("alice"), `{ viewer { badges { version } } }`, nil, 10, 10},
-		"a subscription by its cost":         {viewing("alice"), `subscription { badgesChanged { version } }`, nil, 20, 5},
-		"a query without a token":            {viewing(""), `{ __typename }`, nil, 50, 2},
-		"a mutation by its fields":           {viewing("alice"), `mutation { a: ` + like + ` b: ` + like + ` }`, nil, 1000, 10},
-		"a field of a fragment":              {viewing("alice"), `mutation { ...F } fragment F on Mutation { ` + like + ` }`, nil, 1, 20},
-		"a follow":                           {viewing("alice"), `mutation { ` + follow + ` }`, nil, 1, 6},
-		"two follows":                        {viewing("alice"), `mutation { a: ` + follow + ` b: ` + follow + ` }`, nil, 1, 3},
-		"follow and unfollow share":          {viewing("alice"), `mutation { ` + follow + ` unfollow(input: {userId: "user:bob"}) { user { id } } }`, nil, 1, 3},
-		"a new conversation":                 {viewing("alice"), `mutation { createConversation(input: {kind: GROUP, memberIds: []}) { conversation { id } } }`, nil, 1, 4},
-		"the host's follows are writes":      {viewing("", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
-		"the host acts for somebody":         {viewing("alice", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
-		"events of an ingest":                {viewing("", services.ScopeIngest), `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id } } }`, events, 1, 10},
-		"a query of the host":                {viewing("", services.ScopeIngest), `{ __typename }`, nil, 30, 10},
-		"what an admin asks":                 {viewing("root", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
-		"what two admins ask is one account": {viewing("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
+		"a query by its cost":                {viewerContext("alice"), `{ viewer { badges { version } } }`, nil, 10, 10},
+		"a subscription by its cost":         {viewerContext("alice"), `subscription { badgesChanged { version } }`, nil, 20, 5},
+		"a query without a token":            {viewerContext(""), `{ __typename }`, nil, 50, 2},
+		"a mutation by its fields":           {viewerContext("alice"), `mutation { a: ` + like + ` b: ` + like + ` }`, nil, 1000, 10},
+		"a field of a fragment":              {viewerContext("alice"), `mutation { ...F } fragment F on Mutation { ` + like + ` }`, nil, 1, 20},
+		"a follow":                           {viewerContext("alice"), `mutation { ` + follow + ` }`, nil, 1, 6},
+		"two follows":                        {viewerContext("alice"), `mutation { a: ` + follow + ` b: ` + follow + ` }`, nil, 1, 3},
+		"follow and unfollow share":          {viewerContext("alice"), `mutation { ` + follow + ` unfollow(input: {userId: "user:bob"}) { user { id } } }`, nil, 1, 3},
+		"a new conversation":                 {viewerContext("alice"), `mutation { createConversation(input: {kind: GROUP, memberIds: []}) { conversation { id } } }`, nil, 1, 4},
+		"the host's follows are writes":      {viewerContext("", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
+		"the host acts for somebody":         {viewerContext("alice", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
+		"events of an ingest":                {viewerContext("", services.ScopeIngest), `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id } } }`, events, 1, 10},
+		"a query of the host":                {viewerContext("", services.ScopeIngest), `{ __typename }`, nil, 30, 10},
+		"what an admin asks":                 {viewerContext("root", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
+		"what two admins ask is one account": {viewerContext("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Limits: limits})}
 		if got := granted(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
@@ -90,13 +90,13 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 		cost int
 		want int
 	}{
-		"a payload":                        {viewing("alice"), `mutation { ` + seen + ` }`, 1000 + 2500, 4},
-		"a small one":                      {viewing("alice"), `mutation { ` + seen + ` }`, 1000, 50},
-		"the payloads of two fields":       {viewing("alice"), `mutation { a: ` + seen + ` b: ` + seen + ` }`, 2000 + 5000, 2},
-		"more than the budget of the user": {viewing("alice"), `mutation { ` + seen + ` }`, 30_000, 1},
-		"without a token":                  {viewing(""), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
-		"an operator":                      {viewing("root", services.ScopeAdmin), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
-		"the host":                         {viewing("alice", services.ScopeIngest), `mutation { ` + seen + ` }`, 1000 + 5000, 6},
+		"a payload":                        {viewerContext("alice"), `mutation { ` + seen + ` }`, 1000 + 2500, 4},
+		"a small one":                      {viewerContext("alice"), `mutation { ` + seen + ` }`, 1000, 50},
+		"the payloads of two fields":       {viewerContext("alice"), `mutation { a: ` + seen + ` b: ` + seen + ` }`, 2000 + 5000, 2},
+		"more than the budget of the user": {viewerContext("alice"), `mutation { ` + seen + ` }`, 30_000, 1},
+		"without a token":                  {viewerContext(""), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
+		"an operator":                      {viewerContext("root", services.ScopeAdmin), `mutation { ` + seen + ` }`, 1000 + 5000, 2},
+		"the host":                         {viewerContext("alice", services.ScopeIngest), `mutation { ` + seen + ` }`, 1000 + 5000, 6},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
 			ratelimit.Reads: 10_000, ratelimit.Writes: 50, ratelimit.HostReads: 30_000, ratelimit.HostWrites: 60,
@@ -109,10 +109,10 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 	// A mutation that is refused because of its payload takes nothing from the writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
 	mutation := parseOperation(t, `mutation { `+seen+` }`, nil)
-	if got := granted(l, viewing("alice"), mutation, 11_000); got != 1 {
+	if got := granted(l, viewerContext("alice"), mutation, 11_000); got != 1 {
 		t.Errorf("%d dear payloads are let through: want 1", got)
 	}
-	if got := granted(l, viewing("alice"), mutation, 1000); got != 49 {
+	if got := granted(l, viewerContext("alice"), mutation, 1000); got != 49 {
 		t.Errorf("%d cheap payloads are let through after a dear one: want 49", got)
 	}
 }
@@ -126,11 +126,11 @@ func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
 		cost int
 		want int
 	}{
-		"a large event":   {viewing("alice"), 250, 4},
-		"a small one":     {viewing("alice"), 20, 50},
-		"without a token": {viewing(""), 500, 2},
-		"an operator":     {viewing("root", services.ScopeAdmin), 250, 4},
-		"the host":        {viewing("", services.ScopeIngest), 250, 8},
+		"a large event":   {viewerContext("alice"), 250, 4},
+		"a small one":     {viewerContext("alice"), 20, 50},
+		"without a token": {viewerContext(""), 500, 2},
+		"an operator":     {viewerContext("root", services.ScopeAdmin), 250, 4},
+		"the host":        {viewerContext("", services.ScopeIngest), 250, 8},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{
 			ratelimit.Events: 1000, ratelimit.HostEvents: 2000, ratelimit.Admin: 1, ratelimit.Reads: 300, ratelimit.HostReads: 300,
@@ -153,7 +153,7 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{
 		Limits: ratelimit.Limits{ratelimit.Writes: 20, ratelimit.Follows: 6}, Clock: &fanouttest.Clock{},
 	})}
-	alice, one := viewing("alice"), parseOperation(t, `mutation { `+follow+` }`, nil)
+	alice, one := viewerContext("alice"), parseOperation(t, `mutation { `+follow+` }`, nil)
 	for range 4 {
 		if err := l.Operation(alice, "192.0.2.1", one, 1); err != nil {
 			t.Fatal(err)
@@ -174,13 +174,13 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{Limits: ratelimit.Limits{ratelimit.Reads: 10, ratelimit.Sockets: 1}})}
 	query := parseOperation(t, `{ __typename }`, nil)
-	granted(l, viewing("alice"), query, 5)
-	granted(l, viewing(""), query, 5)
-	if got := granted(l, viewing("bob"), query, 5); got != 2 {
+	granted(l, viewerContext("alice"), query, 5)
+	granted(l, viewerContext(""), query, 5)
+	if got := granted(l, viewerContext("bob"), query, 5); got != 2 {
 		t.Errorf("bob is let through %d times after alice: want 2", got)
 	}
 	// A user's key may look like an address. Such a user does not pay for the address.
-	if got := granted(l, viewing("192.0.2.1"), query, 5); got != 2 {
+	if got := granted(l, viewerContext("192.0.2.1"), query, 5); got != 2 {
 		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
 	}
 	alice, host := services.Viewer{Key: "alice"}, services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeIngest}}

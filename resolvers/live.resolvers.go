@@ -86,7 +86,7 @@ func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return dataloader.From(ctx).Reminds(ctx, obj.Key, obj.Together, func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error) {
+	return dataloader.From(ctx).Reminds(ctx, obj.Number, obj.Together, func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error) {
 		return r.Live.Reminds(ctx, viewer.Number, shows)
 	})
 }

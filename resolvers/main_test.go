@@ -173,7 +173,7 @@ func (a *api) ask(key string, scopes []services.Scope, query string, variables m
 	if err := json.Unmarshal(text, &got); err != nil {
 		a.t.Fatalf("%s: %v", text, err)
 	}
-	a.argumentsExist(query, variables, got)
+	a.checkErrorArguments(query, variables, got)
 	return got
 }
 

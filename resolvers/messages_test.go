@@ -12,8 +12,8 @@ import (
 const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
 	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id: siteMessageId title recipients readCount } } }`
 
-// sent sends a site message as the host application, and returns its ID when all recipients have it.
-func (a *api) sent(title string, to ...string) string {
+// sendSiteMessage sends a site message as the host application, and returns its ID when all recipients have it.
+func (a *api) sendSiteMessage(title string, to ...string) string {
 	a.t.Helper()
 	got := a.host(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
 	id, ok := got.at("sendSiteMessage", "message", "id").(string)
@@ -53,7 +53,7 @@ func (a *api) wantMessages(key, want string) {
 func TestSiteMessages(t *testing.T) {
 	a := newAPI(t)
 	a.wantMessages("alice", "")
-	first, second, third := a.sent("one", "user:alice", "user:bob", "user:alice"), a.sent("two", "user:alice"), a.sent("three", "user:alice", "user:bob")
+	first, second, third := a.sendSiteMessage("one", "user:alice", "user:bob", "user:alice"), a.sendSiteMessage("two", "user:alice"), a.sendSiteMessage("three", "user:alice", "user:bob")
 	a.wantMessages("alice", "three two one")
 	a.wantMessages("bob", "three one")
 	read := func(input string) {
@@ -85,8 +85,8 @@ func TestSiteMessages(t *testing.T) {
 // meanwhile.
 func TestALateReadOfASiteMessage(t *testing.T) {
 	a := newAPI(t)
-	first := a.sent("one", "user:alice")
-	a.sent("two", "user:alice")
+	first := a.sendSiteMessage("one", "user:alice")
+	a.sendSiteMessage("two", "user:alice")
 	token := a.must("alice", `{ viewer { siteMessages { readToken } } }`, nil).at("viewer", "siteMessages", "readToken")
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, first), nil)
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, token), nil)
@@ -108,7 +108,7 @@ func TestPagesOfSiteMessages(t *testing.T) {
 	var want []string
 	for i := range 5 {
 		want = append([]string{fmt.Sprint("m", i)}, want...)
-		a.sent(want[0], "user:alice")
+		a.sendSiteMessage(want[0], "user:alice")
 	}
 	var got []string
 	after := any(nil)
@@ -135,7 +135,7 @@ func TestPagesOfSiteMessages(t *testing.T) {
 // Only recipients see a message, and only the host application sends one.
 func TestSiteMessagesOfOthers(t *testing.T) {
 	a := newAPI(t)
-	mine, others := a.sent("mine", "user:alice"), a.sent("others", "user:bob")
+	mine, others := a.sendSiteMessage("mine", "user:alice"), a.sendSiteMessage("others", "user:bob")
 	node := a.must("alice", `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on SiteMessage { title } } }`, map[string]any{"ids": []string{mine, others}})
 	if node.at("nodes", 0, "title") != "mine" || node.at("nodes", 1) != nil {
 		t.Errorf("alice fetches %+v", node.Data)
@@ -158,7 +158,7 @@ func TestSiteMessagesOfOthers(t *testing.T) {
 
 func TestBadSiteMessages(t *testing.T) {
 	a := newAPI(t)
-	id := a.sent("one", "user:alice")
+	id := a.sendSiteMessage("one", "user:alice")
 	many := make([]string, 10_001)
 	for i := range many {
 		many[i] = fmt.Sprint("user:u", i)

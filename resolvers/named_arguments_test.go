@@ -18,9 +18,9 @@ var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutabl
 // positionInList matches the part of an argument's name that says which element of a list is wrong, such as [0].
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// argumentsExist checks each error of each operation that these tests send. If the error names an argument, it must be one of the field
+// checkErrorArguments checks each error of each operation that these tests send. If the error names an argument, it must be one of the field
 // that failed, or a field of its input, so that a front end can find the field of its form.
-func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
+func (a *api) checkErrorArguments(query string, variables map[string]any, got answer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
 	if len(faults) > 0 || len(document.Operations) != 1 {
@@ -58,7 +58,7 @@ func fieldAt(selections ast.SelectionSet, path []any) (found *ast.Field) {
 		if !named {
 			continue // a position in a list
 		}
-		field := selected(selections, name)
+		field := fieldByAlias(selections, name)
 		if field == nil {
 			return found
 		}
@@ -67,8 +67,8 @@ func fieldAt(selections ast.SelectionSet, path []any) (found *ast.Field) {
 	return found
 }
 
-// selected returns the selected field with an alias; nil if there is none.
-func selected(selections ast.SelectionSet, alias string) *ast.Field {
+// fieldByAlias returns the selected field with an alias; nil if there is none.
+func fieldByAlias(selections ast.SelectionSet, alias string) *ast.Field {
 	for _, selection := range selections {
 		switch of := selection.(type) {
 		case *ast.Field:
@@ -76,11 +76,11 @@ func selected(selections ast.SelectionSet, alias string) *ast.Field {
 				return of
 			}
 		case *ast.InlineFragment:
-			if field := selected(of.SelectionSet, alias); field != nil {
+			if field := fieldByAlias(of.SelectionSet, alias); field != nil {
 				return field
 			}
 		case *ast.FragmentSpread:
-			if field := selected(of.Definition.SelectionSet, alias); field != nil {
+			if field := fieldByAlias(of.Definition.SelectionSet, alias); field != nil {
 				return field
 			}
 		}

@@ -212,7 +212,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
 	// visible reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of them again.
-	visible, err := r.visible(ctx, viewer.Number, keys)
+	visible, err := r.readVisible(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err
 	}

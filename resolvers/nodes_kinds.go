@@ -46,7 +46,7 @@ func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, 
 		}
 		// The parts are in the loader when the fields of the conversation are resolved, so that these must not read them again.
 		shown := graphConversation(state)
-		shown.Read = true
+		shown.PartsRead = true
 		found[id] = shown
 	}
 	return parts, nil

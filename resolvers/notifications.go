@@ -81,7 +81,7 @@ func (r *Resolver) markedNotifications(ctx context.Context, done *done, payload 
 
 // markedCategories returns the categories that a mark named, for its payload.
 func markedCategories(categories []services.Category, hosts []string) []services.Category {
-	of, _ := inCategories(categories, hosts) // no error is possible: the mark was done with them
+	of, _ := mergeCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of
 }
 
@@ -197,7 +197,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	if err != nil {
 		return nil, err
 	}
-	visible, err := r.visible(ctx, viewer.Number, keysIn(list, actions))
+	visible, err := r.readVisible(ctx, viewer.Number, keysIn(list, actions))
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *
 }
 
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
-	of, err := inCategories(categories, hostCategories)
+	of, err := mergeCategories(categories, hostCategories)
 	if err != nil {
 		return nil, err
 	}

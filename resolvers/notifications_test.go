@@ -75,8 +75,8 @@ func (a *api) answerTo(key, parent, body string, mentions ...string) string {
 	return got.at("publishPost", "post", "id").(string)
 }
 
-// everything makes four notifications for alice: of a like, a follow, a comment and a mention.
-func (a *api) everything() (post, comment string) {
+// makeOneOfEach makes four notifications for alice: of a like, a follow, a comment and a mention.
+func (a *api) makeOneOfEach() (post, comment string) {
 	a.t.Helper()
 	post = a.publish("alice")
 	a.must("bob", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
@@ -92,7 +92,7 @@ func (a *api) everything() (post, comment string) {
 
 func TestOneOfEachCategory(t *testing.T) {
 	a := newAPI(t)
-	post, comment := a.everything()
+	post, comment := a.makeOneOfEach()
 	a.wantPanel("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	a.wantPanel("bob", "a reply to his comment", "COMMENT 1")
 	a.wantPanel("carol", "nothing")
@@ -112,7 +112,7 @@ func TestOneOfEachCategory(t *testing.T) {
 // counts again.
 func TestTwoMarks(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	a.must("alice", `mutation { markNotificationsSeen(input: {categories: [MENTION]}) { badges { total { value } } } }`, nil)
 	ids := a.wantPanel("alice", "mentions seen", "MENTION 1 seen", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	got := a.must("alice", `mutation($i: MarkNotificationsReadInput!) { markNotificationsRead(input: $i) { badges { notifications { total { value } } } } }`,
@@ -133,7 +133,7 @@ func TestTwoMarks(t *testing.T) {
 // A mark with the read token of an old list does not change a notification that another device has marked unread since.
 func TestALateMarkKeepsItemsMarkedUnread(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	token := a.must("alice", panelQuery, nil).at("viewer", "notifications", "readToken")
 	a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { badges { version } } }`, map[string]any{"n": ids[3]})
@@ -146,7 +146,7 @@ func TestALateMarkKeepsItemsMarkedUnread(t *testing.T) {
 
 func TestMarkAllReadAndItsUndo(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	all := `mutation { markAllRead(input: {idempotencyKey: "k"}) { undoUntil badges { notifications { total { value } } } } }`
 	undo := `mutation { undoMarkAllRead(input: {}) { badges { notifications { total { value } } } } }`
 	if got := a.as("alice", undo, nil); got.code() != services.Conflict {
@@ -177,7 +177,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 // Unseen notifications leave the count after the days of the expiry, and stay in the list.
 func TestOlderNotifications(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	a.Clock.Advance(8 * 24 * time.Hour)
 	a.wantPanel("alice", "after eight days", "MENTION 1 older", "COMMENT 1 older", "FOLLOW 1 older", "LIKE 1 older")
 	got := a.must("alice", panelQuery, nil)
@@ -190,7 +190,7 @@ func TestOlderNotifications(t *testing.T) {
 
 func TestPagesOfNotifications(t *testing.T) {
 	a := newAPI(t)
-	a.everything()
+	a.makeOneOfEach()
 	_, want := a.panel("alice")
 	var walked []string
 	var after any
@@ -218,7 +218,7 @@ func TestPagesOfNotifications(t *testing.T) {
 // mark with it does not cover actors who joined since. A mark with the ID does.
 func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.everything()
+	post, _ := a.makeOneOfEach()
 	_, before := a.panel("alice")
 	like, shown := before[3], a.upTos("alice")[3]
 	join := func(key string) string {
@@ -267,7 +267,7 @@ func TestANotificationKeepsItsID(t *testing.T) {
 
 func TestMarksThatAreRefused(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.everything()
+	post, _ := a.makeOneOfEach()
 	_, mine := a.panel("alice")
 	shown := a.upTos("alice")[0]
 	_, bobs := a.panel("bob")
@@ -308,7 +308,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 // The host application can mark for its users. The posts that it publishes for them can answer and mention.
 func TestNotificationEvents(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.everything()
+	post, _ := a.makeOneOfEach()
 	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	got := a.ingest(
 		event{"publishPost": event{"as": "user:dora", "body": "hello", "parentId": post, "mentions": []string{"user:bob"}}},

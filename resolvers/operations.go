@@ -247,7 +247,7 @@ func (d *done) viewerAfter() *graph.Viewer {
 // reads could give two versions, and a client would keep one of them by chance.
 func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	shown := *viewer
-	shown.Now = badges
+	shown.BadgesNow = badges
 	return shown
 }
 
@@ -263,13 +263,13 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 			return nil, err
 		}
 		// The device is part of the actor: some operations concern one device alone.
-		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), device(ctx)
+		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), deviceName(ctx)
 	} else {
 		if err = r.requireHostOrAdmin(ctx); err != nil {
 			return nil, err
 		}
 		// The application may name users who do not exist yet, also in a mutation.
-		ctx = creatingUsersIfHost(ctx)
+		ctx = withCreatingUsersIfHost(ctx)
 	}
 	key := takeKey(input)
 	cmd, err := c.prepare(ctx, o, input, key)

@@ -50,7 +50,7 @@ var notify = &operation[graph.NotifyInput]{
 			}
 		}
 		if !createsUsers(ctx) { // with the scope of operators alone no user is created
-			if err := c.r.allKnown(ctx, "to", sent.To); err != nil {
+			if err := c.r.checkKnown(ctx, "to", sent.To); err != nil {
 				return nil, err
 			}
 		}
@@ -107,9 +107,9 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 	return object, nil
 }
 
-// allKnown returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
+// checkKnown returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
 // input.
-func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) error {
+func (r *Resolver) checkKnown(ctx context.Context, field string, keys []string) error {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 		// An equal definition changes nothing, so a script may define all categories at each deployment.
 		cmd, err := r.Notifications.DefineCategory(category)
 		if err == nil {
-			err = r.commitOf(ctx, cmd, &input)
+			err = r.commitWithKey(ctx, cmd, &input)
 		}
 		if err != nil {
 			return nil, err
@@ -189,7 +189,7 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
 		if err == nil {
-			err = r.commitOf(ctx, cmd, &input)
+			err = r.commitWithKey(ctx, cmd, &input)
 		}
 		if err != nil {
 			return nil, err
@@ -198,9 +198,9 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	})
 }
 
-// commitOf commits the command of an operator's input, under its idempotency key, as prepare and mutate do for entries of
+// commitWithKey commits the command of an operator's input, under its idempotency key, as prepare and mutate do for entries of
 // operations. Without a key the input is not compared with anything.
-func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) error {
+func (r *Resolver) commitWithKey(ctx context.Context, cmd *jobs.Command, input any) error {
 	if key := takeKey(input); key != nil {
 		cmd.Key, cmd.Input = *key, input
 		if err := jobs.CheckKey(cmd.Key); err != nil {

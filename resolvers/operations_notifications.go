@@ -39,7 +39,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		of, err := inCategories(in.Categories, in.HostCategories)
+		of, err := mergeCategories(in.Categories, in.HostCategories)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	spec: spec{name: "markNotificationsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		of, err := inCategories(in.Categories, in.HostCategories)
+		of, err := mergeCategories(in.Categories, in.HostCategories)
 		if err != nil {
 			return nil, err
 		}
@@ -127,10 +127,10 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// inCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
+// mergeCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
 // for a name that no category of the host application can have. There are two arguments, because the schema's enum has Tidings'
 // categories and cannot have the application's.
-func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
+func mergeCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
 		return categories, nil
 	}

@@ -35,7 +35,7 @@ func (s *story) once(name string, in, other event) string {
 	if first.at("ingest", "results", 0, "error") != nil {
 		s.t.Fatalf("%s: %v", name, first.Data)
 	}
-	s.names(name, first.at("ingest", "results", 0, "id"))
+	s.checkID(name, first.at("ingest", "results", 0, "id"))
 	if again := s.event(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
 		s.t.Errorf("%s again: %v, and first %v", name, again, first)
 	}
@@ -60,8 +60,8 @@ func (s *story) once(name string, in, other event) string {
 	return id
 }
 
-// names checks that the ID of a result is null or the global ID of an object, as the schema says.
-func (s *story) names(name string, id any) {
+// checkID checks that the ID of a result is null or the global ID of an object, as the schema says.
+func (s *story) checkID(name string, id any) {
 	s.t.Helper()
 	if creates := operations[name].describe().makes; id == nil {
 		if creates != "" {

@@ -20,80 +20,80 @@ type early struct {
 	in          event          // the input, which names the missing object
 	conflicting event          // fields that, put into in, make another request, which conflicts under the same key
 	equal       event          // fields that, put into in, make an equal request in other words; nil: there are none
-	comes       func(s *story) // creates the object
+	create      func(s *story) // creates the object
 	byHost      bool           // the application can send it too; false for missing users, which it would create
 }
 
-// ofPost is a request on a post with a ref, before the post exists.
-func ofPost(name string) early {
+// earlyOnPost is a request on a post with a ref, before the post exists.
+func earlyOnPost(name string) early {
 	return early{
 		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, conflicting: event{"postId": "post:ref:p2"}, byHost: true,
-		comes: func(s *story) { s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"}) },
+		create: func(s *story) { s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"}) },
 	}
 }
 
-// ofUser is a request on the user with the key "late", who does not exist yet. other has the conflicting fields.
-func ofUser(name string, in, other event) early {
+// earlyOnUser is a request on the user with the key "late", who does not exist yet. other has the conflicting fields.
+func earlyOnUser(name string, in, other event) early {
 	in["as"] = "user:alice"
-	return early{name: name, in: in, conflicting: other, comes: func(s *story) { s.Named("late") }}
+	return early{name: name, in: in, conflicting: other, create: func(s *story) { s.Named("late") }}
 }
 
 // earlyRequests cover the ways in which an input names a missing object: users, one and many, and refs of each type.
 func earlyRequests(s *story) []early {
 	group := s.createConversation("GROUP", "alice", "bob")
 	conversation := func(s *story) {
-		s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
+		s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
 	}
 	show := func(s *story) {
-		s.happens("scheduleShow", event{"as": "user:bob", "title": "t", "plannedAt": s.World.Clock.Now().Add(time.Hour), "ref": "s1"})
+		s.mustEvent("scheduleShow", event{"as": "user:bob", "title": "t", "plannedAt": s.World.Clock.Now().Add(time.Hour), "ref": "s1"})
 	}
-	s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "kept"})
+	s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "kept"})
 	late, two := "user:late", []string{"user:bob", "user:late"}
 	return []early{
-		ofUser("follow", event{"userId": late}, event{"userId": "user:bob"}),
-		ofUser("mute", event{"userId": late}, event{"until": "2099-01-01T00:00:00Z"}),
-		ofUser("hideFrom", event{"userId": late}, event{"userId": "user:nobody"}),
-		ofUser("block", event{"userId": late}, event{"userId": "user:bob"}),
+		earlyOnUser("follow", event{"userId": late}, event{"userId": "user:bob"}),
+		earlyOnUser("mute", event{"userId": late}, event{"until": "2099-01-01T00:00:00Z"}),
+		earlyOnUser("hideFrom", event{"userId": late}, event{"userId": "user:nobody"}),
+		earlyOnUser("block", event{"userId": late}, event{"userId": "user:bob"}),
 		{
 			name: "createConversation", in: event{"as": "user:alice", "kind": "GROUP", "memberIds": two}, conflicting: event{"kind": "ROOM"},
-			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, comes: func(s *story) { s.Named("late") },
+			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, create: func(s *story) { s.Named("late") },
 		},
-		ofUser("addMembers", event{"conversationId": group, "userIds": two}, event{"userIds": two[1:]}),
-		ofUser("sendMessage", event{"conversationId": group, "body": "b", "mentionIds": two}, event{"body": "c"}),
-		ofPost("likePost"), ofPost("unlikePost"),
+		earlyOnUser("addMembers", event{"conversationId": group, "userIds": two}, event{"userIds": two[1:]}),
+		earlyOnUser("sendMessage", event{"conversationId": group, "body": "b", "mentionIds": two}, event{"body": "c"}),
+		earlyOnPost("likePost"), earlyOnPost("unlikePost"),
 		{
-			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, conflicting: event{"body": "c"}, comes: ofPost("").comes, byHost: true,
+			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, conflicting: event{"body": "c"}, create: earlyOnPost("").create, byHost: true,
 		},
 		{
 			name: "joinConversation", in: event{"as": "user:carol", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
-			comes: conversation, byHost: true,
+			create: conversation, byHost: true,
 		},
 		{
 			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, conflicting: event{"conversationId": group},
-			comes: conversation, byHost: true,
+			create: conversation, byHost: true,
 		},
 		{ // one of the two refs has an object
 			name: "markConversationRead", in: event{"as": "user:alice", "conversationId": "conversation:ref:kept", "upTo": "message:ref:m1"},
 			conflicting: event{"upTo": nil}, byHost: true,
-			comes: func(s *story) {
-				s.happens("sendMessage", event{"as": "user:bob", "conversationId": "conversation:ref:kept", "body": "b", "ref": "m1"})
+			create: func(s *story) {
+				s.mustEvent("sendMessage", event{"as": "user:bob", "conversationId": "conversation:ref:kept", "body": "b", "ref": "m1"})
 			},
 		},
 		{
-			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, conflicting: event{"showId": "show:ref:s2"}, comes: show, byHost: true,
+			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, conflicting: event{"showId": "show:ref:s2"}, create: show, byHost: true,
 		},
 		{
-			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, conflicting: event{"replayUrl": "https://example.com/r"}, comes: show, byHost: true,
+			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, conflicting: event{"replayUrl": "https://example.com/r"}, create: show, byHost: true,
 		},
 		{
 			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, conflicting: event{"announcementId": "announcement:ref:a2"}, byHost: true,
-			comes: func(s *story) { s.happens("publishAnnouncement", event{"title": "t", "ref": "a1"}) },
+			create: func(s *story) { s.mustEvent("publishAnnouncement", event{"title": "t", "ref": "a1"}) },
 		},
 	}
 }
 
-// happens sends an event without a key, which must succeed.
-func (s *story) happens(name string, in event) answer {
+// mustEvent sends an event without a key, which must succeed.
+func (s *story) mustEvent(name string, in event) answer {
 	s.t.Helper()
 	got := s.ingest(event{name: in})
 	if failed := got.at("ingest", "results", 0, "error"); failed != nil || len(got.Errors) > 0 {
@@ -138,7 +138,7 @@ func TestKeyRemembersNotFound(t *testing.T) {
 func (s *story) sendEarly(of early, key string, ask func(string, event, string, event) answer, comes bool) {
 	s.t.Helper()
 	if comes {
-		of.comes(s)
+		of.create(s)
 	}
 	first := result(ask(of.name, of.in, key, nil))
 	if !strings.HasPrefix(first, "NOT_FOUND ") {
@@ -207,7 +207,7 @@ func TestWhatNoKeyRemembers(t *testing.T) {
 		t.Error(got)
 	}
 	s.Named("late")
-	s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
+	s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
 	if got := s.as("alice", follow, nil); got.at("follow", "changed") != true {
 		t.Errorf("without a key: %+v", got)
 	}
@@ -234,9 +234,9 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
 		s.Named("leaver")
-		made := s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
+		made := s.mustEvent("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
 		post, _ := made.at("ingest", "results", 0, "id").(string)
-		s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
+		s.mustEvent("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
 		like, quit := event{"as": "user:alice", "postId": "post:ref:p1"}, event{"as": "user:alice", "conversationId": "conversation:ref:c1"}
 		follow := event{"as": "user:alice", "userId": "user:leaver"}
 		liked, followed := s.event("likePost", like, "like", nil), s.event("follow", follow, "follow", nil)
@@ -272,11 +272,11 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 		s.Must(err)
 		s.Write(func(ctx context.Context, tx *sql.Tx) error { return refs.Free(ctx, tx, object) })
 		again("the ref is free")
-		if got := s.happens("publishPost", event{"as": "user:carol", "body": "b", "ref": "p1"}); got.at("ingest", "results", 0, "id") == post {
+		if got := s.mustEvent("publishPost", event{"as": "user:carol", "body": "b", "ref": "p1"}); got.at("ingest", "results", 0, "id") == post {
 			t.Fatal("the ref still names the first post")
 		}
 		again("the ref is another's")
-		s.leaves("leaver")
+		s.beginErasure("leaver")
 		unless := s.must("alice", `mutation { follow(input: {userId: "user:leaver", idempotencyKey: "follow"}) { changed user { id } } }`, nil)
 		if unless.at("follow", "changed") != true || unless.at("follow", "user") != nil {
 			t.Errorf("follow of a user who is being erased: %v", unless)
@@ -287,8 +287,8 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 	})
 }
 
-// leaves begins the erasure of a user: from then on nobody finds them.
-func (s *story) leaves(key string) {
+// beginErasure begins the erasure of a user: from then on nobody finds them.
+func (s *story) beginErasure(key string) {
 	s.t.Helper()
 	user := s.Named(key)[0]
 	_, _, err := erasures.Begin(s.t.Context(), s.Store, key)

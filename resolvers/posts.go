@@ -28,7 +28,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 		}
 		return ids
 	}
-	return dataloader.From(ctx).Engagement(ctx, post.Key, together, func(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
+	return dataloader.From(ctx).Engagement(ctx, post.Number, together, func(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
 		return r.Feed.Engagements(ctx, viewer.Number, ids)
 	})
 }
@@ -36,7 +36,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 // parentOf reads the post that a post answers; nil if the viewer may not see it. If the author of a post hides from the viewer,
 // a reply to the post stays visible, and its parent is null.
 func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post, error) {
-	if post.Answers == 0 {
+	if post.ParentNumber == 0 {
 		return nil, nil
 	}
 	viewer, err := r.viewer(ctx)
@@ -52,7 +52,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 		}
 		return ids
 	}
-	parent, found, err := dataloader.From(ctx).Visible(ctx, post.Answers, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
+	parent, found, err := dataloader.From(ctx).Visible(ctx, post.ParentNumber, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.Shown, error) {
 		return r.Feed.Visible(ctx, viewer.Number, ids)
 	})
 	if err != nil || !found {
@@ -73,7 +73,7 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *done) (parent grap
 	if err != nil {
 		return parent, err
 	}
-	shown, err := r.parentOf(ctx, &graph.Post{Answers: answered})
+	shown, err := r.parentOf(ctx, &graph.Post{ParentNumber: answered})
 	if err == nil && shown == nil {
 		err = services.Errorf(services.NotFound, "%s has no parent that the viewer may see", done.id)
 	}
@@ -154,9 +154,9 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 		return nil, info, err
 	}
 	// The page is also the key under which the loader keeps its list.
-	page := posts.ListPage[P]{Post: post.Key, After: of.from, Size: size}
+	page := posts.ListPage[P]{Post: post.Number, After: of.from, Size: size}
 	if after != nil {
-		if page.After, err = of.parse(post.Key, *after); err != nil {
+		if page.After, err = of.parse(post.Number, *after); err != nil {
 			return nil, info, err
 		}
 	}
@@ -174,7 +174,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	// The cursors have their own slice, because the type E has no cursor that listOf knows.
 	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
 	for i, item := range list.Items {
-		cursors[i] = of.text(post.Key, of.place(item))
+		cursors[i] = of.text(post.Number, of.place(item))
 		edges[i] = of.edge(cursors[i], item)
 	}
 	info.HasNextPage = list.More
@@ -184,7 +184,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	// The end cursor is the position of the last row that was read, which may be hidden from the viewer. Otherwise the next page
 	// would begin at the same rows.
 	if list.More {
-		cursor := of.text(post.Key, list.Next)
+		cursor := of.text(post.Number, list.Next)
 		info.EndCursor = &cursor
 	}
 	return edges, info, nil

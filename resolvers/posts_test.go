@@ -271,7 +271,7 @@ func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
 		likes(first: 3) { edges { node { name } } } parent { ` + fields + ` author { name } }`
-	got := c.everywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
+	got := c.askEverywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
 	commented := 0
 	edges, _ := got.at("viewer", "homeFeed", "edges").([]any)
 	for i := range edges {
@@ -282,7 +282,7 @@ func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	if len(edges) != 20 || commented == 0 {
 		t.Errorf("%d posts, %d of them with comments: %v", len(edges), commented, got.Data)
 	}
-	c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
+	c.askEverywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
 }
 
 // The notifications of ann, the author of a thread's post, have the posts that answer or mention ann, and the users who acted.

@@ -245,7 +245,7 @@ func (r *Resolver) addVisible(ctx context.Context, viewer services.UserID, kind 
 		} else {
 			keys.shows = ids
 		}
-		visible, err := r.visible(ctx, viewer, keys)
+		visible, err := r.readVisible(ctx, viewer, keys)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"tidings/services/importer"
 )
 
-// imports imports lines into the database, as the command tidings import does. what is the kind of the lines, such as "posts".
-func (a *api) imports(what, lines string) importer.Report {
+// importLines imports lines into the database, as the command tidings import does. what is the kind of the lines, such as "posts".
+func (a *api) importLines(what, lines string) importer.Report {
 	a.t.Helper()
 	a.t.Chdir(a.t.TempDir()) // the folder for bad lines
 	options := importer.Options{File: "-", Input: strings.NewReader(lines), Quiet: true, Clock: a.Clock}
@@ -36,7 +36,7 @@ type objectLine struct {
 	what, kind, line string // the kind of lines, such as "posts"; the type of the object; the line
 	create           event  // nil: ingest cannot create it
 	change           event  // a change of the object by ref; KEY stands for the key
-	after            string // a field of the node that shows the change
+	selection        string // a field of the node that shows the change
 	want             any    // its value after the change
 }
 
@@ -68,11 +68,11 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 	for i, o := range a.objectLines() {
 		key := fmt.Sprint(o.what, "-", i) // so that no character needs an escape
 		line := strings.ReplaceAll(o.line, "KEY", key)
-		if report := a.imports(o.what, line); report.New != 1 {
+		if report := a.importLines(o.what, line); report.New != 1 {
 			t.Fatalf("%s: %+v", line, report)
 		}
 		node := func() (id, shown any) {
-			got := a.must("bob", `{ node(id: "`+o.kind+`:ref:`+key+`") { id `+o.after+` } }`, nil)
+			got := a.must("bob", `{ node(id: "`+o.kind+`:ref:`+key+`") { id `+o.selection+` } }`, nil)
 			object, _ := got.at("node").(map[string]any)
 			id = object["id"]
 			delete(object, "id")
@@ -93,7 +93,7 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 		if len(got.Errors) > 0 || got.at("ingest", "results", last, "error") != nil || got.at("ingest", "results", last, "changed") != true {
 			t.Fatalf("%v after %s: %+v %+v", events, line, got.Data, got.Errors)
 		}
-		if o.create != nil && (got.at("ingest", "results", 0, "changed") != false || own(o.kind, fmt.Sprint(got.at("ingest", "results", 0, "id"))) != id) {
+		if o.create != nil && (got.at("ingest", "results", 0, "changed") != false || nodeID(o.kind, fmt.Sprint(got.at("ingest", "results", 0, "id"))) != id) {
 			t.Errorf("ingest of %s, which is %v: %v", line, id, got.at("ingest", "results", 0))
 		}
 		a.Quiet(a.Fanout)
@@ -103,7 +103,7 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 		if o.what == "messages" {
 			line = strings.Replace(line, `"title":"first",`, "", 1) // the text has changed since
 		}
-		if report := a.imports(o.what, line); report.New != 0 || report.Rows != 1 {
+		if report := a.importLines(o.what, line); report.New != 0 || report.Rows != 1 {
 			t.Errorf("%s again: %+v", line, report)
 		}
 		if _, after := node(); after != o.want {
@@ -137,16 +137,16 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 			t.Fatalf("%s: %+v %+v", key, created.Data, created.Errors)
 		}
 		line := strings.ReplaceAll(o.line, "KEY", key)
-		if report := a.imports(o.what, line); report.New != 0 || report.Rows != 1 {
+		if report := a.importLines(o.what, line); report.New != 0 || report.Rows != 1 {
 			t.Errorf("%s: %+v", line, report)
 		}
-		if fresh := strings.ReplaceAll(o.line, "KEY", key+"x"); a.imports(o.what, fresh).New != 1 {
+		if fresh := strings.ReplaceAll(o.line, "KEY", key+"x"); a.importLines(o.what, fresh).New != 1 {
 			t.Errorf("%s is not new", fresh)
 		}
 	}
 	a.ingest(event{"publishPost": event{"as": "user:alice", "body": "b", "ref": "parent/1"}})
 	at := a.Clock.Now().Add(-1e9).UTC().Format("2006-01-02T15:04:05Z")
-	a.imports("posts", `{"key":"answer","author":"bob","at":"`+at+`","body":"so","parent":"parent/1"}`)
+	a.importLines("posts", `{"key":"answer","author":"bob","at":"`+at+`","body":"so","parent":"parent/1"}`)
 	if got := a.must("carol", `{ node(id: "post:ref:answer") { ... on Post { kind parent { ref } } } }`, nil); got.at("node", "kind") != "COMMENT" || got.at("node", "parent", "ref") != "parent/1" {
 		t.Errorf("%+v", got.Data)
 	}

@@ -58,8 +58,8 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 	return answer{}
 }
 
-// label selects the label of an object of any type.
-const label = `... on Post { ref url data } ... on Show { ref url data } ... on Conversation { ref url data }
+// labelFields selects the label of an object of any type.
+const labelFields = `... on Post { ref url data } ... on Show { ref url data } ... on Conversation { ref url data }
 	... on Message { ref url data } ... on SiteMessage { ref url data } ... on Announcement { ref url data }`
 
 // An object of each type takes a ref once, is found by the ref, and shows its label to everyone who may see it. Creating with
@@ -80,19 +80,19 @@ func TestObjectsHaveRefs(t *testing.T) {
 		if first.at(c.name, "created") != true {
 			t.Errorf("%s: created %v", c.kind, first.at(c.name, "created"))
 		}
-		sameLabel(t, c.kind+" in its payload", shown, want)
+		wantLabel(t, c.kind+" in its payload", shown, want)
 
 		byRef := services.Ref{Type: c.kind, Text: ref}.GlobalID()
-		got := a.must(c.reader, `query($ids: [ID!]!) { nodes(ids: $ids) { id `+label+` } node(id: "`+byRef+`") { id } }`, map[string]any{"ids": []string{byRef, own(c.kind, id), byRef + "x"}})
+		got := a.must(c.reader, `query($ids: [ID!]!) { nodes(ids: $ids) { id `+labelFields+` } node(id: "`+byRef+`") { id } }`, map[string]any{"ids": []string{byRef, nodeID(c.kind, id), byRef + "x"}})
 		for i := range 2 {
 			node, _ := got.at("nodes", i).(map[string]any)
-			if node["id"] != own(c.kind, id) {
+			if node["id"] != nodeID(c.kind, id) {
 				t.Errorf("%s: node %d of %s is %v, want %s", c.kind, i, byRef, node, id)
 			}
 			delete(node, "id")
-			sameLabel(t, c.kind+" as a node", node, want)
+			wantLabel(t, c.kind+" as a node", node, want)
 		}
-		if got.at("nodes", 2) != nil || got.at("node", "id") != own(c.kind, id) {
+		if got.at("nodes", 2) != nil || got.at("node", "id") != nodeID(c.kind, id) {
 			t.Errorf("%s: %v, %v", c.kind, got.at("nodes", 2), got.at("node"))
 		}
 
@@ -111,13 +111,13 @@ func TestObjectsHaveRefs(t *testing.T) {
 	}
 }
 
-// own is the ID of an object from the ID in a payload. They differ for a site message: its sender's payload has its report.
-func own(kind, id string) string {
+// nodeID is the ID of an object from the ID in a payload. They differ for a site message: its sender's payload has its report.
+func nodeID(kind, id string) string {
 	return strings.Replace(id, "siteMessageReport:", services.SiteMessageType+":", 1)
 }
 
-// sameLabel compares the labels of an object.
-func sameLabel(t *testing.T, what string, got, want map[string]any) {
+// wantLabel compares the labels of an object.
+func wantLabel(t *testing.T, what string, got, want map[string]any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -288,9 +288,9 @@ func TestEditsChangeLabels(t *testing.T) {
 			{`url: "` + fmt.Sprint(url) + `"`, url, nil},
 		} {
 			a.mustHost("alice", "mutation { "+fmt.Sprintf(edit, step.input)+" }", nil)
-			got := a.must("bob", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { `+label+` } }`, nil)
+			got := a.must("bob", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { `+labelFields+` } }`, nil)
 			node, _ := got.at("node").(map[string]any)
-			sameLabel(t, kind+" after "+step.input, node, map[string]any{"ref": kind + "/1", "url": step.url, "data": step.data})
+			wantLabel(t, kind+" after "+step.input, node, map[string]any{"ref": kind + "/1", "url": step.url, "data": step.data})
 		}
 	}
 	got := a.mustHost("alice", `mutation { a: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } b: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } }`, nil)
@@ -298,8 +298,8 @@ func TestEditsChangeLabels(t *testing.T) {
 		t.Errorf("%+v", got.Data)
 	}
 	a.mustHost("alice", `mutation { recallMessage(input: {messageId: "message:ref:message%2F1"}) { changed } }`, nil)
-	node := a.must("bob", `{ node(id: "message:ref:message%2F1") { `+label+` } }`, nil).at("node")
-	sameLabel(t, "a recalled message", node.(map[string]any), map[string]any{"ref": "message/1", "url": nil, "data": nil})
+	node := a.must("bob", `{ node(id: "message:ref:message%2F1") { `+labelFields+` } }`, nil).at("node")
+	wantLabel(t, "a recalled message", node.(map[string]any), map[string]any{"ref": "message/1", "url": nil, "data": nil})
 }
 
 // Two users have one DIRECT conversation: it takes a ref once.

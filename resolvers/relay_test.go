@@ -64,8 +64,8 @@ func (r *relayed) expect(want int) {
 	}
 }
 
-// nothing checks that no event comes within a minute.
-func (r *relayed) nothing() {
+// expectNothing checks that no event comes within a minute.
+func (r *relayed) expectNothing() {
 	r.t.Helper()
 	select {
 	case event, more := <-r.events:
@@ -81,7 +81,7 @@ func noneKnown(int) bool { return false }
 func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
 	inRelay(t, noneKnown, func(r *relayed) {
 		r.changes <- 1
-		r.nothing()
+		r.expectNothing()
 		if tries := r.tries.Load(); tries < 50 || tries > 80 {
 			t.Errorf("%d tries in a minute", tries)
 		}
@@ -91,7 +91,7 @@ func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
 		}
 		r.fault.Store(nil)
 		r.expect(1)
-		r.nothing() // it is shown once
+		r.expectNothing() // it is shown once
 	})
 }
 
@@ -108,7 +108,7 @@ func TestANewerChangeReplacesOneThatCannotBeShown(t *testing.T) {
 		}
 		r.fault.Store(nil)
 		r.expect(599)
-		r.nothing()
+		r.expectNothing()
 	})
 }
 
@@ -136,12 +136,12 @@ func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
 func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
 	inRelay(t, func(change int) bool { return change == 1 }, func(r *relayed) {
 		r.changes <- 1
-		r.nothing()
+		r.expectNothing()
 		r.changes <- 2 // cannot be shown
-		r.nothing()
+		r.expectNothing()
 		r.changes <- 1
 		r.fault.Store(nil)
-		r.nothing()
+		r.expectNothing()
 		r.changes <- 2
 		r.expect(2)
 		r.changes <- 1
@@ -155,7 +155,7 @@ func TestAPanicSkipsAnEvent(t *testing.T) {
 		panicked := services.Panicked("while it is shown")
 		r.fault.Store(&panicked)
 		r.changes <- 1
-		r.nothing()
+		r.expectNothing()
 		synctest.Wait()
 		if tries := r.tries.Load(); tries != 1 || !strings.Contains(r.log.String(), "while it is shown") {
 			t.Errorf("%d tries in a minute; the log is %s", tries, &r.log)

@@ -27,9 +27,9 @@ func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
 	return ifSelected(ctx, r, func() (graph.User, error) { return r.user(ctx, done.call.user) }, "user")
 }
 
-// restrictionLists are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have
+// restrictionCursors are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have
 // cursors of kind 0, which no list has.
-var restrictionLists = map[services.RestrictionKind]cursorKind{
+var restrictionCursors = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }
 
@@ -49,7 +49,7 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 // readRestrictions reads a page below a position, which is the time when a restriction was made. Made is an ID and so unique:
 // two restrictions of one millisecond have an order.
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
-	cursor, before := restrictionLists[kind], services.MaxPostID
+	cursor, before := restrictionCursors[kind], services.MaxPostID
 	if after != nil {
 		place, err := cursor.parse("after", viewer.Number, *after)
 		if err != nil {

@@ -142,7 +142,7 @@ func TestRestrictionsAsEvents(t *testing.T) {
 // user reach the blocker neither now nor when the block has ended; mentions by others do.
 func TestABlockOnPosts(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.everything()
+	post, _ := a.makeOneOfEach()
 	a.actOnUser("alice", "block", "user:bob")
 	a.wantPanel("alice", "what bob did is gone", "MENTION 1")
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`

@@ -72,14 +72,14 @@ func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.Us
 }
 
 func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*services.Badges, error) {
-	if obj.Now != nil {
-		return obj.Now, nil
+	if obj.BadgesNow != nil {
+		return obj.BadgesNow, nil
 	}
 	return dataloader.Shared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
-	ask := feedAsk{first, after, lastID, newerThan, last, before}.asked(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
+	ask := feedAsk{first, after, lastID, newerThan, last, before}.withGivenFirst(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
 		if !ask.above() {
 			ask.first = &size

@@ -12,7 +12,7 @@ import (
 // graphShow is a show as it is now. Late depends on the clock and is not a stored state.
 func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	return graph.Show{
-		ID: show.GlobalID(), Key: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
+		ID: show.GlobalID(), Number: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
 		Status: show.Status, PlannedAt: show.PlannedAt, StartedAt: show.StartedAt, EndedAt: show.OverAt(), CancelledAt: show.CancelledAt,
 		Late: show.Late(r.Clock.Now()),
 	}
@@ -41,7 +41,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	}
 	// From here on visible finds this state of the show, and not an older state in the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
-	seen, err := r.visible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
+	seen, err := r.readVisible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]
 	if err == nil && !ok {
 		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))

@@ -28,10 +28,10 @@ type visible struct {
 	hidden map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
 
-// visible reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
+// readVisible reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
 // themselves are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many
 // keys there are. Deleted posts are absent already, so that no caller has to check a flag.
-func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
+func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err

@@ -26,7 +26,7 @@ func CheckUnicode(what string, text []byte) error {
 			// Any other escape: skip the character after the backslash, because it may be a backslash too.
 			text = text[min(2, len(text)):]
 		// A high half that is followed by its low half is one character.
-		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
+		case first < lowBegin && surrogate(text[escapeLength:]) >= lowBegin:
 			text = text[2*escapeLength:]
 		default:
 			return Errorf(Invalid, "%s: %s is half of a surrogate pair", what, text[:escapeLength])
@@ -56,10 +56,10 @@ func CheckURL(field, text string) error {
 }
 
 const (
-	escapeLength  = 6      // of \uXXXX
-	highBegin     = 0xd800 // the first high half of a character
-	lowSurrogates = 0xdc00 // the first low half
-	lowEnd        = 0xdfff // the last low half
+	escapeLength = 6      // of \uXXXX
+	highBegin    = 0xd800 // the first high half of a character
+	lowBegin     = 0xdc00 // the first low half
+	lowEnd       = 0xdfff // the last low half
 )
 
 // surrogate is the value of an escape such as \ud83d, half of a character, with which a text begins; 0 if it begins with anything else.

@@ -15,8 +15,8 @@ import (
 
 const longEcho = 2 * smallAnswer // bytes
 
-// askLongEcho is a request for an answer of a little more than longEcho bytes.
-var askLongEcho = `{"query":"{echo(text:\"` + strings.Repeat("x", longEcho) + `\")}"}`
+// longEchoRequest is a request for an answer of a little more than longEcho bytes.
+var longEchoRequest = `{"query":"{echo(text:\"` + strings.Repeat("x", longEcho) + `\")}"}`
 
 // askOverSocket asks for a long answer over a socket that is not read.
 func (w *world) askOverSocket() {
@@ -26,7 +26,7 @@ func (w *world) askOverSocket() {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = conn.Close() })
-	for _, text := range []string{`{"type":"connection_init"}`, `{"type":"subscribe","id":"1","payload":` + askLongEcho + `}`} {
+	for _, text := range []string{`{"type":"connection_init"}`, `{"type":"subscribe","id":"1","payload":` + longEchoRequest + `}`} {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
 			w.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func (w *world) askOverHTTP() (rest func() int) {
 	}
 	w.Cleanup(func() { _ = conn.Close() })
 	go fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: tidings.test\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		len(askLongEcho), askLongEcho)
+		len(longEchoRequest), longEchoRequest)
 	reader := bufio.NewReader(conn)
 	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		w.Fatalf("%q %v", line, err)

@@ -89,7 +89,7 @@ func TestLongEventsEndTheirSubscription(t *testing.T) {
 			if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "15 bytes, up to 14 are allowed") {
 				t.Errorf("%s: %s", field, got)
 			}
-			c.nothing()
+			c.expectNothing()
 		})
 	}
 }

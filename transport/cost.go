@@ -39,7 +39,7 @@ type perItem struct {
 type amount struct {
 	value         *ast.Value // the argument that asks for items; nil: it is absent, and ifAbsent applies
 	last          *ast.Value // the argument last, by which a list is paged from its end; nil: it is absent
-	elements      bool       // the argument is a list, and the number is its length; false: the number is the value of the argument
+	isList        bool       // the argument is a list, and the number is its length; false: the number is the value of the argument
 	key           string     // if elements: the list is in this field of the argument; "": the argument itself is the list
 	emptyIsAbsent bool       // the list has the IDs that a mutation marks: an empty list counts as absent
 	// ifAbsent is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
@@ -66,7 +66,7 @@ func (c *cost) add(other cost) {
 // times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
 // once.
 func (c cost) times(items amount) cost {
-	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
+	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.isList) {
 		count := items.in(nil)
 		if len(c.perItem) == 0 {
 			return cost{fixed: min(count*c.fixed, maxCount), readsPage: c.readsPage}
@@ -93,7 +93,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value == nil {
 		return a.ifAbsent
 	}
-	if a.elements {
+	if a.isList {
 		count := a.count(variables)
 		if count == 0 && a.emptyIsAbsent {
 			return a.ifAbsent
@@ -272,7 +272,7 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)
 		if definition != nil && definition.Type.Elem != nil {
-			return amount{value: argument.Value, elements: true, ifAbsent: assumedItems}
+			return amount{value: argument.Value, isList: true, ifAbsent: assumedItems}
 		}
 	}
 	if strings.HasPrefix(field.ObjectDefinition.Name, "__") {
@@ -288,7 +288,7 @@ func (c costs) elementsOf(field, of *ast.Field, all bool) amount {
 		items.most = items.ifAbsent
 	}
 	items.value, items.key = idsOf(of)
-	items.elements, items.emptyIsAbsent = items.value != nil, true
+	items.isList, items.emptyIsAbsent = items.value != nil, true
 	return items
 }
 

@@ -43,8 +43,8 @@ type documents struct {
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {
 	*ast.QueryDocument
-	costs     []cost     // of the operations
-	neverNull [][]string // the names of variables that must not be null: see the function neverNull
+	costs            []cost     // of the operations
+	nonNullVariables [][]string // the names of variables that must not be null: see the function neverNull
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
@@ -59,7 +59,7 @@ func (d *document) wrongNull(request *params) *gqlerror.Error {
 	if operation == nil {
 		return nil
 	}
-	return wrongNull(operation, d.neverNull[slices.Index(d.Operations, operation)], request.Variables)
+	return wrongNull(operation, d.nonNullVariables[slices.Index(d.Operations, operation)], request.Variables)
 }
 
 // newDocuments makes an empty documents for the schema of cfg. It divides the validation rules into two sets, once.
@@ -139,7 +139,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	ready := &document{QueryDocument: doc}
 	for _, operation := range doc.Operations {
 		ready.costs = append(ready.costs, d.costs.operation(operation))
-		ready.neverNull = append(ready.neverNull, neverNull(operation))
+		ready.nonNullVariables = append(ready.nonNullVariables, nonNullVariables(operation))
 	}
 	return d.cache.add(text, ready, parts), nil
 }

@@ -54,7 +54,7 @@ func recordedFault(err error) *httptest.ResponseRecorder {
 func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 	for name, test := range everyCode() {
 		inWorld(t, nil, func(w *world) {
-			w.schema.hub.refuse = test.err
+			w.schema.hub.watchErr = test.err
 			check := func(where, text, id string) {
 				t.Helper()
 				var shown struct {

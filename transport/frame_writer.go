@@ -74,8 +74,8 @@ func (w *frameWriter) wait() {
 	w.freed.Wait()
 }
 
-// changed wakes the waiting goroutines. The lock is held.
-func (w *frameWriter) changed() {
+// wakeWaiters wakes the waiting goroutines. The lock is held.
+func (w *frameWriter) wakeWaiters() {
 	if w.freed != nil {
 		w.freed.Broadcast()
 	}
@@ -127,7 +127,7 @@ func (w *frameWriter) release(over bool) {
 	if over {
 		w.state = wireOver
 	}
-	w.changed()
+	w.wakeWaiters()
 }
 
 // close sends a close frame. It takes at most controlTime, including the rest of a message that is being written. If the write of
@@ -144,7 +144,7 @@ func (w *frameWriter) close(code int, reason string) error {
 		return websocket.ErrCloseSent
 	}
 	w.state = wireClosing
-	w.changed()                        // goroutines that wait for the turn give up
+	w.wakeWaiters()                    // goroutines that wait for the turn give up
 	_ = w.conn.SetWriteDeadline(until) // this also shortens a write that is under way
 	for w.taken {
 		w.wait()
@@ -169,8 +169,8 @@ func appendClose(to []byte, code int, reason string) []byte {
 	return append(binary.BigEndian.AppendUint16(to, uint16(code)), reason...)
 }
 
-// shorten cuts a close reason to the length that a close frame allows.
-func shorten(reason string) string {
+// cutReason cuts a close reason to the length that a close frame allows.
+func cutReason(reason string) string {
 	if len(reason) <= maxReason {
 		return reason
 	}

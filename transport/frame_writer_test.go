@@ -202,9 +202,9 @@ func TestWritersTakeTurns(t *testing.T) {
 	})
 }
 
-// later starts a call in a goroutine. The function that it returns waits for the end of the call, and returns its duration and
+// startCall starts a call in a goroutine. The function that it returns waits for the end of the call, and returns its duration and
 // its error.
-func later(call func() error) func() (time.Duration, error) {
+func startCall(call func() error) func() (time.Duration, error) {
 	begun, done := time.Now(), make(chan error, 1)
 	took := time.Duration(0)
 	go func() {
@@ -229,15 +229,15 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 				}
 				var message func() (time.Duration, error)
 				if !late {
-					message = later(write)
+					message = startCall(write)
 					synctest.Wait()
 				}
-				waiting := later(func() error { return w.send(websocket.TextMessage, nil, 10*time.Second) })
+				waiting := startCall(func() error { return w.send(websocket.TextMessage, nil, 10*time.Second) })
 				synctest.Wait()
-				closing := later(func() error { return w.close(1012, "") })
+				closing := startCall(func() error { return w.close(1012, "") })
 				synctest.Wait()
 				if late {
-					message = later(write)
+					message = startCall(write)
 				}
 				if took, err := waiting(); !errors.Is(err, websocket.ErrCloseSent) || took != 0 {
 					t.Errorf("a message that waited for its turn: %v after %v", err, took)
@@ -262,11 +262,11 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 func TestACloseFollowsTheMessageBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, client := piped(t)
-		message := later(func() error { return w.send(websocket.TextMessage, []byte("last"), 10*time.Second) })
+		message := startCall(func() error { return w.send(websocket.TextMessage, []byte("last"), 10*time.Second) })
 		synctest.Wait()
-		first := later(func() error { return w.close(1012, "") })
+		first := startCall(func() error { return w.close(1012, "") })
 		synctest.Wait()
-		second := later(func() error { return w.close(1000, "") })
+		second := startCall(func() error { return w.close(1000, "") })
 		pass(controlTime / 2)
 		synctest.Wait()
 		var codes []int

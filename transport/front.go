@@ -46,9 +46,9 @@ type Front struct {
 	loops    *frontLoops  // nil: each connection has a goroutine
 	loopback bool         // it applies the checks of LoopbackOnly
 	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
-	heads    *textMemory[*head]
-	requests *textMemory[*knownRequest] // by the bytes of a body
-	pause    time.Duration              // the longest wait for the rest of a request; one that takes longer is slow
+	heads     *textMemory[*head]
+	requests  *textMemory[*knownRequest] // by the bytes of a body
+	slowAfter time.Duration              // the longest wait for the rest of a request; one that takes longer is slow
 
 	// Atomic, because each request reads them. Drain sets draining, Shutdown sets endsIdle, and neither is ever reset.
 	draining atomic.Bool // each answer is the last one of its connection
@@ -81,7 +81,7 @@ const (
 func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	f := &Front{
 		next: next, handler: handler, loopback: loopback, conns: map[*frontConn]struct{}{},
-		heads: newTextMemory[*head](headsBytes), requests: newTextMemory[*knownRequest](requestsBytes), pause: next.ReadHeaderTimeout / 10,
+		heads: newTextMemory[*head](headsBytes), requests: newTextMemory[*knownRequest](requestsBytes), slowAfter: next.ReadHeaderTimeout / 10,
 	}
 	if endpoint, ok := handler.(*endpoint); ok {
 		f.queries = endpoint.queries

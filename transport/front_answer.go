@@ -20,9 +20,9 @@ import (
 
 // knownRequest is the meaning of a body. Once remembered, it is shared by all viewers who send the same bytes.
 type knownRequest struct {
-	quick Quick // nil: the executor or the HTTP server answers the request
-	joint any   // the result of JointSchema.Joint; nil: it cannot be answered jointly
-	query bool  // it is a query that the front may answer; false: the HTTP server answers it
+	quick      Quick // nil: the executor or the HTTP server answers the request
+	joint      any   // the result of JointSchema.Joint; nil: it cannot be answered jointly
+	answerable bool  // it is a query that the front may answer; false: the HTTP server answers it
 	// The document and the price, for Limits. Neither depends on variables.
 	operation *graphql.OperationContext
 	price     int // the cost of the operation
@@ -35,7 +35,7 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 		return known
 	}
 	known := f.readRequest(body)
-	if known.query {
+	if known.answerable {
 		f.requests.put(body, known, 0)
 	}
 	return known
@@ -70,7 +70,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	// With variables, the executor reads them and computes the price. The request is known to be a query, so the front may run the
 	// executor.
 	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
-		return &knownRequest{query: true}
+		return &knownRequest{answerable: true}
 	}
 	// Without variables the price is the same each time, so it is computed once, with the first request.
 	price := doc.costOf(operation, nil)
@@ -78,7 +78,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 		return left
 	}
 	known := &knownRequest{
-		query: true, quick: f.quick.Quick(operation), price: price,
+		answerable: true, quick: f.quick.Quick(operation), price: price,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation},
 	}
 	if f.loops != nil && known.quick != nil {
@@ -104,16 +104,16 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	one := &frontRequest{}
 	one.id = h.id
 	// If the token is refused, the HTTP server answers with the error.
-	if h = f.identified(h, one); h == nil {
+	if h = f.identify(h, one); h == nil {
 		return frontForeignCharged
 	}
 	known := f.requestOf(body)
 	// Loops know only remembered heads, and a head that comes once is not remembered.
-	if c.jointStreak++; known.joint == nil || h.once {
+	if c.jointStreak++; known.joint == nil || h.unique {
 		c.jointStreak = min(c.jointStreak, 0)
 	}
 	switch {
-	case !known.query:
+	case !known.answerable:
 		return frontForeignCharged
 	case known.quick == nil:
 		return c.execute(h, body, &payment{caller: h.caller})
@@ -132,15 +132,15 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	// The answer is rendered behind room for its head: the head has the length of the body, so it is written last.
 	out := answerBuffers.Get().(*[]byte)
 	defer answerBuffers.Put(out)
-	text, ok := tryQuick(quick, one, append((*out)[:answerHead], answerStart...))
+	text, ok := tryQuick(quick, one, append((*out)[:answerHeadRoom], answerStart...))
 	// A longer buffer is left to the garbage collector: a few long answers would otherwise keep megabytes in the pool.
 	if cap(text) <= answerKept {
 		*out = text[:0]
 	}
 	// The executor runs the operation again and reports the error, which may be that the answer is too long. The operation was
 	// charged already.
-	if !ok || len(text)-answerHead > c.front.queries.cfg.AnswerLimit {
-		return c.execute(h, body, &payment{caller: h.caller, operation: true})
+	if !ok || len(text)-answerHeadRoom > c.front.queries.cfg.AnswerLimit {
+		return c.execute(h, body, &payment{caller: h.caller, operationCharged: true})
 	}
 	last := c.front.draining.Load()
 	return outcome(last, c.send(wholeAnswer(h, append(text, '}'), last)))
@@ -152,11 +152,11 @@ const answerStart = `{"data":`
 // wholeAnswer returns the whole answer, compressed if the client accepts that and the body is long enough. text has the body behind
 // room for the head.
 func wholeAnswer(h *head, text []byte, last bool) []byte {
-	if h.gzip && len(text)-answerHead >= compressFrom {
-		short := compressed(text[answerHead:])
-		return framed(h, append(text[:answerHead], short...), "Content-Encoding: gzip\r\n", last)
+	if h.gzip && len(text)-answerHeadRoom >= compressFrom {
+		short := compressed(text[answerHeadRoom:])
+		return prependAnswerHead(h, append(text[:answerHeadRoom], short...), "Content-Encoding: gzip\r\n", last)
 	}
-	return framed(h, text, "", last)
+	return prependAnswerHead(h, text, "", last)
 }
 
 // tryQuick calls quick, and treats a panic as no answer: the executor then runs the operation, panics again and presents the error.
@@ -192,8 +192,8 @@ func (c *frontConn) addressOf(h *head) string {
 
 const (
 	// A usual head has about 250 bytes; a page of another origin adds the headers of CORS.
-	answerHead = 768      // bytes of room for the head in front of an answer; behind a longer head, the body is copied
-	answerKept = 64 << 10 // a buffer up to this many bytes is kept
+	answerHeadRoom = 768      // bytes of room for the head in front of an answer; behind a longer head, the body is copied
+	answerKept     = 64 << 10 // a buffer up to this many bytes is kept
 )
 
 // answerBuffers are reused. Answers are rendered in them, behind the room for their head. The pool has pointers to slices,
@@ -203,22 +203,22 @@ var answerBuffers = sync.Pool{New: func() any {
 	return &text
 }}
 
-// framed returns the whole answer. text has the body behind room for the head, and more has further lines of the head. The result
+// prependAnswerHead returns the whole answer. text has the body behind room for the head, and more has further lines of the head. The result
 // is a part of text, unless the head is longer than the room.
-func framed(h *head, text []byte, more string, last bool) []byte {
-	var room [answerHead]byte
-	top := append(append(room[:0], h.answer...), more...)
+func prependAnswerHead(h *head, text []byte, more string, last bool) []byte {
+	var room [answerHeadRoom]byte
+	top := append(append(room[:0], h.answerLines...), more...)
 	if last {
 		top = append(top, "Connection: close\r\n"...)
 	}
 	top = append(top, "Content-Length: "...)
-	top = strconv.AppendInt(top, int64(len(text)-answerHead), 10)
+	top = strconv.AppendInt(top, int64(len(text)-answerHeadRoom), 10)
 	top = append(append(append(top, "\r\nDate: "...), dateNow()...), "\r\n\r\n"...)
 	// Rare: the head is too long for the room, so the body is copied behind it. Usually the head is copied into the room.
-	if len(top) > answerHead {
-		return append(top, text[answerHead:]...)
+	if len(top) > answerHeadRoom {
+		return append(top, text[answerHeadRoom:]...)
 	}
-	start := answerHead - len(top)
+	start := answerHeadRoom - len(top)
 	copy(text[start:], top)
 	return text[start:]
 }

@@ -42,15 +42,15 @@ type frontConn struct {
 
 	// address is kept for requests without X-Forwarded-For. A proxy sends requests of many clients over one connection, so the address
 	// of such a request is computed each time.
-	address             string    // as addresses.of returns it; "" until a request needs it
-	read, written       time.Time // the deadlines that are set
-	ahead               [1]byte   // the byte that watch has read, if hasAhead
-	hasAhead            bool      // watch has read a byte that is not used yet
-	wrote               bool      // a part of the present answer was written
-	arriving            *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
-	slowAt              time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
-	jointStreak         int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	answersBeforeReturn int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
+	address                     string    // as addresses.of returns it; "" until a request needs it
+	readDeadline, writeDeadline time.Time // the deadlines that are set
+	ahead                       [1]byte   // the byte that watch has read, if hasAhead
+	hasAhead                    bool      // watch has read a byte that is not used yet
+	wrote                       bool      // a part of the present answer was written
+	arriving                    *head     // the head of a request whose body has arrived in part, so that it is read only once; else nil
+	slowAt                      time.Time // the request counts as slow if its rest has not come by then; zero unless the front waits for a rest
+	jointStreak                 int       // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
+	answersBeforeReturn         int       // the number of answers that the HTTP server gives when the connection is handed on; 0 means 1
 
 	loop loopConn // what the loops know of the connection
 }
@@ -69,7 +69,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	owns := true
 	defer func() {
 		if fault := recover(); fault != nil {
-			c.panicked(fault, owns && !c.wrote)
+			c.handlePanic(fault, owns && !c.wrote)
 		}
 		if owns {
 			_ = c.conn.Close()
@@ -101,7 +101,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			}
 		}
 		// The first part of a next request moves to the front of the buffer.
-		used, outcome := c.requests(buffer[:filled])
+		used, outcome := c.answerRequests(buffer[:filled])
 		filled = copy(buffer, buffer[used:filled])
 		switch {
 		case outcome == frontEnds:
@@ -123,9 +123,9 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	}
 }
 
-// panicked logs a panic, and answers the present request with 500 if mayAnswer is true. No HTTP server is around the goroutine, so
+// handlePanic logs a panic, and answers the present request with 500 if mayAnswer is true. No HTTP server is around the goroutine, so
 // without a recovery the panic would end the process. The caller closes the connection.
-func (c *frontConn) panicked(fault any, mayAnswer bool) {
+func (c *frontConn) handlePanic(fault any, mayAnswer bool) {
 	answer := &recorder{header: http.Header{"Connection": {"close"}}}
 	w := newRequest(answer, &http.Request{})
 	c.front.queries.cfg.Log.Error("a request panicked", "requestId", w.RequestID(), "cause", fault, "stack", string(debug.Stack()))
@@ -142,18 +142,18 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
 	switch {
 	case more && c.slowAt.IsZero():
-		c.slowAt = deadline(c.front.pause)
-		c.read = c.slowAt
-		err = c.conn.SetReadDeadline(c.read)
+		c.slowAt = deadline(c.front.slowAfter)
+		c.readDeadline = c.slowAt
+		err = c.conn.SetReadDeadline(c.readDeadline)
 	case more: // the deadline is set, and stays
 	// Without an idle time, no deadline is set, and a deadline that watch or a piece of a request has set is removed.
-	case idle <= 0 && !c.read.IsZero():
-		c.read = time.Time{}
-		err = c.conn.SetReadDeadline(c.read)
-	case idle > 0 && time.Until(c.read) < idle: // not for each request, because it costs as much as checking a remembered token
+	case idle <= 0 && !c.readDeadline.IsZero():
+		c.readDeadline = time.Time{}
+		err = c.conn.SetReadDeadline(c.readDeadline)
+	case idle > 0 && time.Until(c.readDeadline) < idle: // not for each request, because it costs as much as checking a remembered token
 		// The deadline is an eighth longer, so that it is set once for many requests of a busy connection and never ends too early.
-		c.read = deadline(idle + idle/8)
-		err = c.conn.SetReadDeadline(c.read)
+		c.readDeadline = deadline(idle + idle/8)
+		err = c.conn.SetReadDeadline(c.readDeadline)
 	}
 	if err != nil {
 		return 0, err
@@ -189,7 +189,7 @@ func (c *frontConn) cut() {
 		return
 	}
 	_ = c.conn.Close()
-	c.loop.closed(c)
+	c.loop.forgetClosed(c)
 }
 
 // handOn gives the connection to the HTTP server, with the bytes that were read. The HTTP server then sets its deadlines. The
@@ -222,9 +222,9 @@ const (
 // frontStart begins every plain request. It decides, before anything is parsed, whether a request may be plain.
 var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 
-// requests answers the requests at the beginning of data, and returns the number of their bytes. A request that does not begin
+// answerRequests answers the requests at the beginning of data, and returns the number of their bytes. A request that does not begin
 // like a plain one is foreign, and all bytes from there on are for the HTTP server.
-func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
+func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome) {
 	for used < len(data) {
 		c.wrote = false
 		rest := data[used:]
@@ -252,7 +252,7 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 // headOf returns the head of the request at the beginning of data. Without one, the request is foreign, or more of it must come.
 func (c *frontConn) headOf(data []byte) (h *head, next frontOutcome) {
 	if c.arriving != nil {
-		return c.front.checked(c.arriving), frontMore // the token may have expired while the body arrived
+		return c.front.withoutStaleCaller(c.arriving), frontMore // the token may have expired while the body arrived
 	}
 	// The first bytes decide at once, so that no foreign request waits for its blank line here.
 	if start := frontStart[:min(len(frontStart), len(data))]; !bytes.HasPrefix(data, start) {
@@ -281,13 +281,13 @@ func (c *frontConn) send(text []byte) error {
 		backlog := c.front.queries.backlog
 		backlog.enter(len(text))
 		defer backlog.leave(len(text))
-		c.written = deadline(backlog.within(len(text), c.front.queries.cfg.WriteTimeout))
-		if err := c.conn.SetWriteDeadline(c.written); err != nil {
+		c.writeDeadline = deadline(backlog.within(len(text), c.front.queries.cfg.WriteTimeout))
+		if err := c.conn.SetWriteDeadline(c.writeDeadline); err != nil {
 			return err
 		}
-	} else if most := c.front.queries.cfg.WriteTimeout; time.Until(c.written) < most/2 {
-		c.written = deadline(most)
-		if err := c.conn.SetWriteDeadline(c.written); err != nil {
+	} else if most := c.front.queries.cfg.WriteTimeout; time.Until(c.writeDeadline) < most/2 {
+		c.writeDeadline = deadline(most)
+		if err := c.conn.SetWriteDeadline(c.writeDeadline); err != nil {
 			return err
 		}
 	}
@@ -323,10 +323,10 @@ func (c *frontConn) watch(gone func()) (end func()) {
 		}
 		// The timer's function is running, and may be reading: a deadline in the past ends its read. Then this goroutine may use
 		// ahead again.
-		c.read = deadline(0)
-		_ = c.conn.SetReadDeadline(c.read) // an error shows at the next read
+		c.readDeadline = deadline(0)
+		_ = c.conn.SetReadDeadline(c.readDeadline) // an error shows at the next read
 		<-ended
-		c.read = time.Time{}
-		_ = c.conn.SetReadDeadline(c.read)
+		c.readDeadline = time.Time{}
+		_ = c.conn.SetReadDeadline(c.readDeadline)
 	}
 }

@@ -19,10 +19,10 @@ func TestFrontDrains(t *testing.T) {
 	f := newFronted(t, false, nil)
 	begun, gate := make(chan struct{}, 8), make(chan struct{})
 	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
-	idle := must(net.Dial("tcp", f.at))
+	idle := must(net.Dial("tcp", f.frontAddress))
 	defer idle.Close()
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	go func() { answers <- f.send(f.frontAddress, 1, raw(query("{ who }"))) }()
 	<-begun
 	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
 	done := make(chan error)
@@ -42,7 +42,7 @@ func TestFrontDrains(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the shutdown: %v", err)
 	}
-	if conn, err := net.Dial("tcp", f.at); err == nil {
+	if conn, err := net.Dial("tcp", f.frontAddress); err == nil {
 		conn.Close()
 		t.Error("a connection is accepted after the end")
 	}
@@ -57,7 +57,7 @@ func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 		t.Fatalf("before the drain: the last answer: %v, %v", last, err)
 	}
 	f.front.Drain(time.Minute)
-	if conn, err := net.Dial("tcp", f.at); err == nil {
+	if conn, err := net.Dial("tcp", f.frontAddress); err == nil {
 		conn.Close()
 		t.Error("a connection is accepted during the drain")
 	}
@@ -74,7 +74,7 @@ func TestFrontShutdownGivesUp(t *testing.T) {
 	begun, gate := make(chan struct{}), make(chan struct{})
 	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.at, 1, raw(query("{ who }"))) }()
+	go func() { answers <- f.send(f.frontAddress, 1, raw(query("{ who }"))) }()
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -96,7 +96,7 @@ type kept struct {
 // keep opens a connection to the front.
 func (f *fronted) keep() *kept {
 	f.Helper()
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	f.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return &kept{conn, bufio.NewReader(conn)}
@@ -138,7 +138,7 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	fresh := f.keep()
 	eventually.Holds(t, "the new connection is known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) > 0 })
 	f.front.Drain(time.Hour)
-	if conn, err := net.Dial("tcp", f.at); err == nil {
+	if conn, err := net.Dial("tcp", f.frontAddress); err == nil {
 		conn.Close()
 		t.Error("a connection is accepted during the drain")
 	}

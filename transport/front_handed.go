@@ -220,9 +220,9 @@ func (c *handedConn) CloseWrite() error {
 // It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
 // request.
 type payment struct {
-	address   atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
-	operation bool         // the front has charged the operation too
-	caller    *frontCaller // the caller, whose token was checked; nil: the token must still be checked
+	addressUsed      atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
+	operationCharged bool         // the front has charged the operation too
+	caller           *frontCaller // the caller, whose token was checked; nil: the token must still be checked
 }
 
 // paymentKey is the key of a *payment. Its absence means that nothing was charged.
@@ -231,7 +231,7 @@ type paymentKey struct{}
 // chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment count for one request only:
 // later requests of a handed connection find it used.
 func (q *queries) chargeAddress(ctx context.Context, address string) error {
-	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.address.Swap(true) {
+	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.addressUsed.Swap(true) {
 		return nil
 	}
 	return q.cfg.Limits.Address(address)
@@ -240,7 +240,7 @@ func (q *queries) chargeAddress(ctx context.Context, address string) error {
 // chargedOperation reports whether the front has charged the operation. This is so if an answer by Quick failed after the charge.
 func chargedOperation(ctx context.Context) bool {
 	paid, ok := ctx.Value(paymentKey{}).(*payment)
-	return ok && paid.operation
+	return ok && paid.operationCharged
 }
 
 // withViewer returns the caller with the viewer of a token. Requests with the scope ingest may have longer bodies.

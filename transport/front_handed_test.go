@@ -25,7 +25,7 @@ func TestHandedConnectionsReturn(t *testing.T) {
 		if one.quick {
 			continue
 		}
-		conn := must(net.Dial("tcp", f.at))
+		conn := must(net.Dial("tcp", f.frontAddress))
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 		reader := bufio.NewReader(conn)
 		for range 3 { // the connection returns each time
@@ -246,7 +246,7 @@ func TestRequestsBehindAHandedOne(t *testing.T) {
 		"a long one": {mutation, raw(query("{ hello }" + strings.Repeat(" ", 9<<10))), plain},
 	} {
 		text := strings.Join(requests, "")
-		want := f.send(f.plain, len(requests), text)
+		want := f.send(f.directAddress, len(requests), text)
 		first := len(requests[0])
 		for _, pieces := range [][]int{{}, {first}, {first + 1}, {first + 2}, {first + 3}, {first + 4}, {first - 1, first + 1}, {first + 5, len(text) - 1}, {1, 2, 3}} {
 			if got := f.inPieces(requests, pieces); !slices.Equal(got, want) {
@@ -260,7 +260,7 @@ func TestRequestsBehindAHandedOne(t *testing.T) {
 // sent completely.
 func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
 	f.Helper()
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	text, reader, from := strings.Join(requests, ""), bufio.NewReader(conn), 0
@@ -290,7 +290,7 @@ func TestHandedConnectionsEndWithTheServer(t *testing.T) {
 		for i := range 16 {
 			requests := []string{raw(query(`mutation { set(text: "a") }`)), raw(query("{ who }"))}
 			clients.Go(func() {
-				conn := must(net.Dial("tcp", f.at))
+				conn := must(net.Dial("tcp", f.frontAddress))
 				defer conn.Close()
 				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 				k := &kept{conn, bufio.NewReader(conn)}

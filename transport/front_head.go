@@ -17,17 +17,17 @@ import (
 // head is the head of a plain request, with everything that follows from it alone. No field depends on the body, the address or
 // the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
 type head struct {
-	text      []byte        // the bytes of the head, with its blank line
-	length    int           // of the body
-	request   *http.Request // without its body, context and address
-	to        answering     // the form of the answer
-	gzip      bool          // the client accepts gzip
-	answer    []byte        // the first lines of the answer's head
-	forwarded bool          // the request has X-Forwarded-For
+	text        []byte        // the bytes of the head, with its blank line
+	length      int           // of the body
+	request     *http.Request // without its body, context and address
+	to          answering     // the form of the answer
+	gzip        bool          // the client accepts gzip
+	answerLines []byte        // the first lines of the answer's head
+	forwarded   bool          // the request has X-Forwarded-For
 	// A head with once is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
 	// again.
-	once bool   // no other request has the same head
-	id   string // the ID that the client gave to the request
+	unique bool   // no other request has the same head
+	id     string // the ID that the client gave to the request
 
 	caller *frontCaller // nil until the token was checked
 }
@@ -37,14 +37,14 @@ type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
-	// keys is the result of keysVersion when the token was checked. It is only compared.
-	keys any
+	// keysVersion is the result of keysVersion when the token was checked. It is only compared.
+	keysVersion any
 }
 
 // headOf returns the head of a request, nil for one that is not plain.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
-		return f.checked(known)
+		return f.withoutStaleCaller(known)
 	}
 	if !plainHead(text[len(frontStart):]) {
 		return nil
@@ -53,9 +53,9 @@ func (f *Front) headOf(text []byte) *head {
 	return f.readHead(bytes.Clone(text))
 }
 
-// checked returns a head. If stillValid is false for its token, the result has no caller, so that identified checks the token again.
+// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that identified checks the token again.
 // The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
-func (f *Front) checked(h *head) *head {
+func (f *Front) withoutStaleCaller(h *head) *head {
 	if h.caller == nil || f.queries.cfg.Identity.stillValid(h.caller) {
 		return h
 	}
@@ -139,7 +139,7 @@ func (f *Front) readHead(text []byte) *head {
 			return nil
 		}
 		h.forwarded = h.forwarded || name == "X-Forwarded-For"
-		h.once = h.once || slices.Contains(headersOnce, strings.ToLower(name))
+		h.unique = h.unique || slices.Contains(headersOnce, strings.ToLower(name))
 	}
 	// queries.Do calls the same functions, so that the headers are the same.
 	answer := &recorder{header: http.Header{}}
@@ -150,12 +150,12 @@ func (f *Front) readHead(text []byte) *head {
 		return nil
 	}
 	// An answer as an event stream is left to the HTTP server.
-	h.to.accepted, h.to.events = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
+	h.to.accepted, h.to.acceptsEvents = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
 	if h.to.accepted != typeJSON && h.to.accepted != typeResponse {
 		return nil
 	}
 	setContentHeaders(answer.header, h.to.accepted)
-	h.answer = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
+	h.answerLines = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
 	return h
 }
 
@@ -173,9 +173,9 @@ func checkMedia(r *http.Request) error {
 	return nil
 }
 
-// identified returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
+// identify returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
 // token are remembered, so nobody can fill the memory without a token.
-func (f *Front) identified(h *head, request services.Request) *head {
+func (f *Front) identify(h *head, request services.Request) *head {
 	if h.caller != nil {
 		return h
 	}
@@ -196,7 +196,7 @@ func (f *Front) identified(h *head, request services.Request) *head {
 	known := *h
 	// The context has the viewer and no data of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
-	if !known.once {
+	if !known.unique {
 		f.heads.put(known.text, &known, headOverhead+len(known.text))
 	}
 	return &known

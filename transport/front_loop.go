@@ -33,7 +33,7 @@ const (
 	jointAfter = 8
 	// After a request that a loop could not answer, such as one of a viewer who never has a document, the connection needs this many
 	// requests more.
-	jointPause = 8
+	jointPenalty = 8
 	// A loop whose read takes longer than this gets another goroutine, so that its other connections do not wait for the read.
 	relieveAfter = 5 * time.Millisecond
 	// The greatest number of requests that are answered at once. The documents of their badges have about 50 KB in all. An answer

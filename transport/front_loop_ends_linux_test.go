@@ -33,11 +33,11 @@ func TestALoopEndsWithItsClient(t *testing.T) {
 		}
 		return true
 	})
-	if _, err := io.WriteString(blocker, whoIs("blocker")); err != nil {
+	if _, err := io.WriteString(blocker, whoRequest("blocker")); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
-	if _, err := io.WriteString(half, whoIs("half")); err != nil {
+	if _, err := io.WriteString(half, whoRequest("half")); err != nil {
 		t.Fatal(err)
 	}
 	if err := half.Conn.(*net.TCPConn).CloseWrite(); err != nil {
@@ -50,14 +50,14 @@ func TestALoopEndsWithItsClient(t *testing.T) {
 		t.Errorf("after its last answer the connection has %v, want its end", err)
 	}
 	f.hears(blocker, "200 ", "blocker@")
-	eventually.Holds(t, "one connection is left", func() bool { return f.looped() == 1 && f.known() == 1 })
+	eventually.Holds(t, "one connection is left", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
 }
 
 func TestALoopDrains(t *testing.T) {
 	f := newFronted(t, false, nil)
 	idle, late, busy := f.keepJoined("idle"), f.keepJoined("late"), f.keepJoined("busy")
 	f.front.Drain(time.Hour)
-	if last, err := late.ask(whoIs("late")); err != nil || !last {
+	if last, err := late.ask(whoRequest("late")); err != nil || !last {
 		t.Errorf("during the drain: the last answer: %v, %v", last, err)
 	}
 	if _, err := late.from.ReadByte(); err != io.EOF {
@@ -65,7 +65,7 @@ func TestALoopDrains(t *testing.T) {
 	}
 	begun, gate := make(chan struct{}), make(chan struct{})
 	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
-	if _, err := io.WriteString(busy, whoIs("busy")); err != nil {
+	if _, err := io.WriteString(busy, whoRequest("busy")); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
@@ -87,8 +87,8 @@ func TestALoopDrains(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the shutdown: %v", err)
 	}
-	if f.looped() != 0 {
-		t.Errorf("%d connections are left in loops", f.looped())
+	if f.countLooped() != 0 {
+		t.Errorf("%d connections are left in loops", f.countLooped())
 	}
 }
 
@@ -97,11 +97,11 @@ func TestALoopClosesWhatBecomesIdle(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keepJoined("alice")
 	f.front.endsIdle.Store(true)
-	f.answers(k, whoIs("alice"), "200 ", "alice@")
+	f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	if _, err := k.from.ReadByte(); err != io.EOF {
 		t.Errorf("the connection that became idle has %v, want its end", err)
 	}
-	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
 func TestClosingCutsWhatIsInALoop(t *testing.T) {
@@ -109,7 +109,7 @@ func TestClosingCutsWhatIsInALoop(t *testing.T) {
 	idle, busy := f.keepJoined("idle"), f.keepJoined("busy")
 	begun, gate := make(chan struct{}), make(chan struct{})
 	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
-	if _, err := io.WriteString(busy, whoIs("busy")); err != nil {
+	if _, err := io.WriteString(busy, whoRequest("busy")); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
@@ -120,7 +120,7 @@ func TestClosingCutsWhatIsInALoop(t *testing.T) {
 		}
 	}
 	close(gate)
-	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
 // A connection without a request for the idle time is closed, whatever the others do.
@@ -139,10 +139,10 @@ func TestALoopClosesWhatIsIdle(t *testing.T) {
 			if err != io.EOF {
 				t.Errorf("the idle connection has %v, want its end", err)
 			}
-			eventually.Holds(t, "it is forgotten", func() bool { return f.looped() == 1 && f.known() == 1 })
+			eventually.Holds(t, "it is forgotten", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
 			return
 		default:
-			f.answers(busy, whoIs("busy"), "200 ", "busy@")
+			f.expectAnswer(busy, whoRequest("busy"), "200 ", "busy@")
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 			}
 			return true
 		})
-		if _, err := io.WriteString(first, whoIs("first")); err != nil {
+		if _, err := io.WriteString(first, whoRequest("first")); err != nil {
 			t.Fatal(err)
 		}
 		heard := make(chan error, 1)
@@ -189,7 +189,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 		}()
 		select {
 		case <-begun:
-			f.answers(second, whoIs("second"), "200 ", "second@")
+			f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 			close(answered)
 			if err := <-heard; err != nil {
 				t.Fatal(err)
@@ -213,7 +213,7 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	key := min(loop.last-1, loop.last)
 	c := loop.conns[key]
 	loop.mu.Unlock()
-	f.answers(k, raw(query("{ fails }")), "200 ", "") // it leaves
+	f.expectAnswer(k, raw(query("{ fails }")), "200 ", "") // it leaves
 	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.in.Load() == nil && c.state.Load() == frontIdle })
 	if got, found := loop.claim(key); got != nil || found != claimNothing {
 		t.Errorf("the key is claimed: %v", found)
@@ -222,8 +222,8 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	if c.state.Load() != frontIdle {
 		t.Error("the connection was taken from its goroutine")
 	}
-	f.answers(k, whoIs("alice"), "200 ", "alice@")
-	f.answers(other, whoIs("bob"), "200 ", "bob@")
+	f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
+	f.expectAnswer(other, whoRequest("bob"), "200 ", "bob@")
 }
 
 // epoll reports no event for a closed descriptor. A connection that was cut while it joined a loop is forgotten nevertheless.
@@ -237,8 +237,8 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	loop.mu.Unlock()
 	// frontConn.cut makes these two calls if the connection joins a loop right after cut has found it in none.
 	_ = c.conn.Close()
-	c.loop.closed(c)
-	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+	c.loop.forgetClosed(c)
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
 // A read deadline from before the loop does not keep the front from noticing that the client of an operation has gone.
@@ -249,7 +249,7 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	k := f.keepJoined("alice")
 	joined := time.Now()
 	for time.Since(joined) < 2*400*time.Millisecond { // its deadline passes
-		f.answers(k, whoIs("alice"), "200 ", "alice@")
+		f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	}
 	before := f.limits.operations.Load()
 	if _, err := io.WriteString(k, raw(query("{ slow }"))); err != nil {
@@ -257,7 +257,7 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > before })
 	_ = k.Close()
-	eventually.Holds(t, "the connection is forgotten", func() bool { return f.known() == 0 }) // an hour before its deadline
+	eventually.Holds(t, "the connection is forgotten", func() bool { return f.countConns() == 0 }) // an hour before its deadline
 }
 
 // Clients send requests singly, two at once or in pieces, hang up and come back: each gets its own answers, and at the end no
@@ -274,14 +274,14 @@ func TestLoopsUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
 // hammer sends requests of a client, some of them two at once or in pieces, on one connection after another.
 func (f *fronted) hammer(viewer string, seed, requests int) error {
-	one, want := whoIs(viewer), fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer)
+	one, want := whoRequest(viewer), fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer)
 	for done := 0; done < requests; {
-		conn, err := net.Dial("tcp", f.at)
+		conn, err := net.Dial("tcp", f.frontAddress)
 		if err != nil {
 			return err
 		}
@@ -337,7 +337,7 @@ func TestALoopSurvivesAPanic(t *testing.T) {
 	} {
 		k := f.keepJoined("alice")
 		begin()
-		if _, err := io.WriteString(k, whoIs("alice")); err != nil {
+		if _, err := io.WriteString(k, whoRequest("alice")); err != nil {
 			t.Fatal(err)
 		}
 		if text, err := io.ReadAll(k.from); err != nil || len(text) > 0 {
@@ -345,8 +345,8 @@ func TestALoopSurvivesAPanic(t *testing.T) {
 		}
 		f.limits.panics.Store(false)
 		f.countJoint()
-		eventually.Holds(t, "the connection has left", func() bool { return f.looped() == 1 && f.known() == 1 })
-		f.answers(other, whoIs("bob"), "200 ", "bob@")
+		eventually.Holds(t, "the connection has left", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
+		f.expectAnswer(other, whoRequest("bob"), "200 ", "bob@")
 		if text := log.String(); !strings.Contains(text, stack) {
 			t.Errorf("%s: the log has no stack: %s", stack, text)
 		}

@@ -34,14 +34,14 @@ func newFrontLoops(front *Front, schema JointSchema) *frontLoops {
 // meanwhile. If both results are false, the goroutine of the connection goes on.
 func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	if c.loop.raw == nil {
-		c.loop.raw = watchable(c.conn)
+		c.loop.raw = rawConnOf(c.conn)
 	}
 	c.jointStreak = 0
 	if c.loop.raw == nil {
 		return false, false
 	}
 	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
-	c.loop.used.Store(sinceStart())
+	c.loop.lastRequest.Store(sinceStart())
 	c.loop.missedInput.Store(false)
 	// The order matters: when closeIdle finds the connection idle, cut must find the loop. cut then shuts the socket down, and the
 	// loop sees that.
@@ -63,10 +63,10 @@ var processStart = time.Now()
 // loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before in, and does not change
 // while the connection is in a loop.
 type loopConn struct {
-	in   atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
-	key  uint64                    // set under the loop's lock, before the connection is in conns
-	raw  syscall.RawConn
-	used atomic.Int64 // when it last had a request, by sinceStart
+	in          atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
+	key         uint64                    // set under the loop's lock, before the connection is in conns
+	raw         syscall.RawConn
+	lastRequest atomic.Int64 // when it last had a request, by sinceStart
 	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
 	missedInput atomic.Bool
 }
@@ -81,9 +81,9 @@ func (l *loopConn) cut() (in bool) {
 	return true
 }
 
-// closed forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor. The caller
+// forgetClosed forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor. The caller
 // may hold the front's lock.
-func (l *loopConn) closed(c *frontConn) {
+func (l *loopConn) forgetClosed(c *frontConn) {
 	if loop := l.in.Load(); loop != nil {
 		go loop.end(c)
 	}
@@ -132,19 +132,19 @@ func (l *frontLoop) add(c *frontConn) bool {
 	return true
 }
 
-// claimed says what claim has found.
-type claimed int
+// claimOutcome says what claim has found.
+type claimOutcome int
 
 const (
-	claimNothing claimed = iota // the connection has left the loop, or another runner has it
-	claimInput                  // the caller has the connection, which has input
-	claimMissed                 // as claimInput, but a part of the input, or its end, may not be reported again
-	claimClosed                 // the connection was closed while it was idle: the caller calls end
+	claimNothing claimOutcome = iota // the connection has left the loop, or another runner has it
+	claimInput                       // the caller has the connection, which has input
+	claimMissed                      // as claimInput, but a part of the input, or its end, may not be reported again
+	claimClosed                      // the connection was closed while it was idle: the caller calls end
 )
 
 // claim makes a connection busy, for the runner that calls it. An old key does no harm: conns has only connections that belong to
 // this loop, and no key is used again.
-func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
+func (l *frontLoop) claim(key uint64) (*frontConn, claimOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.conns[key]
@@ -212,7 +212,7 @@ func (l *frontLoop) sweep(idle time.Duration) {
 	l.mu.Lock()
 	var silent []*frontConn
 	for _, c := range l.conns {
-		if time.Duration(sinceStart()-c.loop.used.Load()) > idle && c.state.CompareAndSwap(frontIdle, frontClosed) {
+		if time.Duration(sinceStart()-c.loop.lastRequest.Load()) > idle && c.state.CompareAndSwap(frontIdle, frontClosed) {
 			silent = append(silent, c)
 		}
 	}

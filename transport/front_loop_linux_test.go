@@ -18,8 +18,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// looped returns the number of connections in loops.
-func (f *fronted) looped() (count int) {
+// countLooped returns the number of connections in loops.
+func (f *fronted) countLooped() (count int) {
 	for _, loop := range f.front.loops.loops {
 		loop.mu.Lock()
 		count += len(loop.conns)
@@ -28,22 +28,22 @@ func (f *fronted) looped() (count int) {
 	return count
 }
 
-// known returns the number of connections that the front has.
-func (f *fronted) known() int {
+// countConns returns the number of connections that the front has.
+func (f *fronted) countConns() int {
 	f.front.mu.Lock()
 	defer f.front.mu.Unlock()
 	return len(f.front.conns)
 }
 
-// whoIs is a plain request of a viewer.
-func whoIs(viewer string) string {
+// whoRequest is a plain request of a viewer.
+func whoRequest(viewer string) string {
 	return raw(query("{ who }"), "Authorization: Bearer dev:"+viewer)
 }
 
 // keepJoined makes a connection that has joined a loop.
 func (f *fronted) keepJoined(viewer string) *kept {
 	f.Helper()
-	k, before := f.keep(), f.looped()
+	k, before := f.keep(), f.countLooped()
 	f.join(k, viewer, before+1)
 	return k
 }
@@ -52,13 +52,13 @@ func (f *fronted) keepJoined(viewer string) *kept {
 func (f *fronted) join(k *kept, viewer string, count int) {
 	f.Helper()
 	for range jointAfter {
-		f.answers(k, whoIs(viewer), "200 ", fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer))
+		f.expectAnswer(k, whoRequest(viewer), "200 ", fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer))
 	}
-	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.looped() == count })
+	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.countLooped() == count })
 }
 
-// answers sends a request and compares its answer.
-func (f *fronted) answers(k *kept, text, status, body string) {
+// expectAnswer sends a request and compares its answer.
+func (f *fronted) expectAnswer(k *kept, text, status, body string) {
 	f.Helper()
 	if _, err := io.WriteString(k, text); err != nil {
 		f.Fatal(err)
@@ -100,7 +100,7 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	operations, addresses := f.limits.operations.Load(), f.limits.addresses.Load()
 	for range rounds {
 		for i, k := range kept { // all connections send before any answer is read
-			if _, err := io.WriteString(k, whoIs(fmt.Sprint("reader", i))); err != nil {
+			if _, err := io.WriteString(k, whoRequest(fmt.Sprint("reader", i))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	for _, k := range kept {
 		_ = k.Close()
 	}
-	eventually.Holds(t, "closed connections leave", func() bool { return f.looped() == 0 && f.known() == 0 })
+	eventually.Holds(t, "closed connections leave", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
 }
 
 // Each request on a connection in a loop gets the same answer as from the HTTP server alone.
@@ -125,7 +125,7 @@ func TestALoopAnswersAsTheServerDoes(t *testing.T) {
 	f := newFronted(t, false, nil)
 	for _, test := range frontCases {
 		t.Run(test.name, func(t *testing.T) {
-			want := f.send(f.plain, 1, test.text)
+			want := f.send(f.directAddress, 1, test.text)
 			k := f.keepJoined("alice")
 			defer k.Close()
 			if _, err := io.WriteString(k, test.text); err != nil {
@@ -135,13 +135,13 @@ func TestALoopAnswersAsTheServerDoes(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
-		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
 	}
 }
 
 func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 	f := newFronted(t, false, nil)
-	who := whoIs("alice")
+	who := whoRequest("alice")
 	for name, pieces := range map[string][]string{
 		"in pieces":         {who[:40], who[40:]},
 		"a body in pieces":  {who[:len(who)-3], who[len(who)-3:]},
@@ -158,7 +158,7 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i == 0 {
-					eventually.Holds(t, "the connection leaves the loop", func() bool { return f.looped() == 0 })
+					eventually.Holds(t, "the connection leaves the loop", func() bool { return f.countLooped() == 0 })
 				}
 			}
 			for range answers {
@@ -166,22 +166,22 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 			}
 			f.join(k, "alice", 1) // and comes back
 		})
-		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
 	}
 }
 
 // After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered nevertheless.
 func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	f := newFronted(t, false, nil)
-	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoIs("alice")))))
+	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoRequest("alice")))))
 	for len(full) > frontBuffer { // the length has more digits
-		full = raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer-len(whoIs("alice"))-len(full))))
+		full = raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer-len(whoRequest("alice"))-len(full))))
 	}
 	if len(full) != frontBuffer {
 		t.Fatalf("the request has %d bytes, want %d", len(full), frontBuffer)
 	}
 	k := f.keep()
-	f.answers(k, full, "200 ", "alice@") // the loops know it now
+	f.expectAnswer(k, full, "200 ", "alice@") // the loops know it now
 	f.join(k, "alice", 1)
 	if _, err := io.WriteString(k, full+full); err != nil {
 		t.Fatal(err)
@@ -196,9 +196,9 @@ func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
 	body := query("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
 	// The loops know the head with the short length from now on.
-	f.answers(f.keep(), raw(body[:len(body)-1], short), "400 ", "")
+	f.expectAnswer(f.keep(), raw(body[:len(body)-1], short), "400 ", "")
 	k := f.keepJoined("alice")
-	f.answers(k, raw(body, short), "400 ", "")
+	f.expectAnswer(k, raw(body, short), "400 ", "")
 }
 
 func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
@@ -212,12 +212,12 @@ func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
 	text := raw(query("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(time.Minute))))
 	k := f.keep()
 	for range jointAfter {
-		f.answers(k, text, "200 ", "alice@")
+		f.expectAnswer(k, text, "200 ", "alice@")
 	}
-	eventually.Holds(t, "the connection joins a loop", func() bool { return f.looped() == 1 })
-	f.answers(k, text, "200 ", "alice@")
+	eventually.Holds(t, "the connection joins a loop", func() bool { return f.countLooped() == 1 })
+	f.expectAnswer(k, text, "200 ", "alice@")
 	clock.move(time.Minute + leeway)
-	f.answers(k, text, "401 ", "")
+	f.expectAnswer(k, text, "401 ", "")
 }
 
 func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
@@ -235,7 +235,7 @@ func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
 		k := f.keepJoined("alice")
 		operations, addresses, answered := f.limits.operations.Load(), f.limits.addresses.Load(), f.schema.answered.Load()
 		f.schema.setJointly(jointly)
-		f.answers(k, whoIs("alice"), "200 ", `{"data":{"who":"alice@"}}`)
+		f.expectAnswer(k, whoRequest("alice"), "200 ", `{"data":{"who":"alice@"}}`)
 		if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != 1 || a != 1 {
 			t.Errorf("%s: %d operations and %d requests were charged", name, o, a)
 		}
@@ -243,32 +243,32 @@ func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
 			t.Errorf("%s: the front has not answered", name)
 		}
 		f.schema.joint.Store(nil)
-		for range jointPause { // the connection does not join a loop again at once
-			f.answers(k, whoIs("alice"), "200 ", "alice@")
+		for range jointPenalty { // the connection does not join a loop again at once
+			f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 		}
-		if f.looped() != 0 {
+		if f.countLooped() != 0 {
 			t.Errorf("%s: the connection is in a loop", name)
 		}
 		f.join(k, "alice", 1)
 		_ = k.Close()
-		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
 	}
 }
 
 func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 	f := newFronted(t, false, nil)
-	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.address, "operation": &f.limits.operation} {
+	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
 		k := f.keepJoined("alice")
 		refused.Store(true)
 		before := f.schema.answered.Load()
-		f.answers(k, whoIs("alice"), "429 ", "RATE_LIMITED")
+		f.expectAnswer(k, whoRequest("alice"), "429 ", "RATE_LIMITED")
 		if f.schema.answered.Load() != before {
 			t.Errorf("%s: a refused request was answered", name)
 		}
 		refused.Store(false)
 		f.join(k, "alice", 1)
 		_ = k.Close()
-		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
 	}
 }
 
@@ -280,7 +280,7 @@ func TestALoopAnswersInAnotherWay(t *testing.T) {
 		requests[0].Else = func(_ context.Context, to []byte) ([]byte, bool) { return append(to, `{"who":"else"}`...), true }
 		return false
 	})
-	f.answers(k, whoIs("alice"), "200 ", `{"data":{"who":"else"}}`)
+	f.expectAnswer(k, whoRequest("alice"), "200 ", `{"data":{"who":"else"}}`)
 }
 
 // Loops know no head that comes only once, such as one with a request ID: a connection with such heads does not join.
@@ -288,7 +288,7 @@ func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keep()
 	for i := range 2 * jointAfter {
-		f.answers(k, raw(query("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
+		f.expectAnswer(k, raw(query("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
 	}
 	if joined := f.front.loops.next.Load(); joined != 0 {
 		t.Errorf("it has joined %d times", joined)
@@ -310,12 +310,12 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 		}
 		return true
 	})
-	if _, err := io.WriteString(slow, whoIs("slow")); err != nil {
+	if _, err := io.WriteString(slow, whoRequest("slow")); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the slow connection leaves the loop", func() bool { return f.looped() == 1 })
+	eventually.Holds(t, "the slow connection leaves the loop", func() bool { return f.countLooped() == 1 })
 	for range 5 {
-		f.answers(other, whoIs("other"), "200 ", "other@")
+		f.expectAnswer(other, whoRequest("other"), "200 ", "other@")
 	}
 	f.hears(slow, "200 ", long)
 }
@@ -334,28 +334,28 @@ func TestALoopIsRelieved(t *testing.T) {
 		}
 		return true
 	})
-	if _, err := io.WriteString(first, whoIs("first")); err != nil {
+	if _, err := io.WriteString(first, whoRequest("first")); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
 	for range 3 {
-		f.answers(second, whoIs("second"), "200 ", "second@")
+		f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 	}
 	// A next request comes on the connection that is being answered. epoll reports its input to the runner that answers the other
 	// connections.
-	if _, err := io.WriteString(first, whoIs("first")); err != nil {
+	if _, err := io.WriteString(first, whoRequest("first")); err != nil {
 		t.Fatal(err)
 	}
-	f.answers(second, whoIs("second"), "200 ", "second@")
+	f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 	close(gate)
 	f.hears(first, "200 ", "first@")
 	f.hears(first, "200 ", "first@")
 	f.join(first, "first", 2)
 	for range 3 {
-		f.answers(first, whoIs("first"), "200 ", "first@")
-		f.answers(second, whoIs("second"), "200 ", "second@")
+		f.expectAnswer(first, whoRequest("first"), "200 ", "first@")
+		f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 	}
-	if f.looped() != 2 {
-		t.Errorf("%d connections are in the loop, want both", f.looped())
+	if f.countLooped() != 2 {
+		t.Errorf("%d connections are in the loop, want both", f.countLooped())
 	}
 }

@@ -17,5 +17,5 @@ type loopConn struct{}
 // cut leaves it to the caller to close the connection.
 func (*loopConn) cut() bool { return false }
 
-// closed has nothing to forget.
-func (*loopConn) closed(*frontConn) {}
+// forgetClosed has nothing to forget.
+func (*loopConn) forgetClosed(*frontConn) {}

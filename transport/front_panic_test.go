@@ -54,7 +54,7 @@ func TestFrontSurvivesAPanic(t *testing.T) {
 	if last, err := kept.ask(good); err != nil || last {
 		t.Fatalf("before: the last answer: %v, %v", last, err)
 	}
-	answers := f.send(f.at, 3, good, bad, good)
+	answers := f.send(f.frontAddress, 3, good, bad, good)
 	if len(answers) != 3 || !strings.HasPrefix(answers[0], "200 ") || answers[2] != "no answer" {
 		t.Errorf("got %s", answers)
 	}

@@ -47,7 +47,7 @@ func TestFrontContext(t *testing.T) {
 
 func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
 	f := newFronted(t, false, nil)
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	if _, err := io.WriteString(conn, raw(query("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +65,11 @@ func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
 func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
 	slow, next := raw(query("{ slow }")), raw(query("{ who }"))
-	want := slices.Concat(f.send(f.plain, 1, slow), f.send(f.plain, 1, next), f.send(f.plain, 1, next))
-	if got := f.send(f.at, 3, slow, next, next); !slices.Equal(got, want) {
+	want := slices.Concat(f.send(f.directAddress, 1, slow), f.send(f.directAddress, 1, next), f.send(f.directAddress, 1, next))
+	if got := f.send(f.frontAddress, 3, slow, next, next); !slices.Equal(got, want) {
 		t.Errorf("sent at once: got\n%s\nwant\n%s", got, want)
 	}
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	begun := f.limits.operations.Load()
 	if _, err := io.WriteString(conn, slow); err != nil {
@@ -91,7 +91,7 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 
 func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	foreign := raw("", "GET /graphql?query={who} HTTP/1.1", "-Content-Type", "-Content-Length")

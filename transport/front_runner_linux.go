@@ -116,7 +116,7 @@ func (r *loopRunner) take(event syscall.EpollEvent) {
 	slot := r.slot()
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.panicked(c, slot, fault)
+			r.handlePanic(c, slot, fault)
 		}
 	}()
 	r.text = slot.input[:]
@@ -197,17 +197,17 @@ func (r *loopRunner) answer() {
 	}
 	r.requests = r.requests[:0]
 	for _, slot := range r.slots[:r.used] {
-		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.known.joint, Text: append(slot.out[:answerHead], answerStart...)})
+		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.known.joint, Text: append(slot.out[:answerHeadRoom], answerStart...)})
 	}
 	var all frontContext
 	all.begin(context.Background(), r.loop.front.queries.cfg.OperationTimeout)
 	r.relief.Reset(relieveAfter)
-	r.jointly(&all)
+	r.answerJointly(&all)
 	r.relief.Stop()
 	all.end()
 	now := sinceStart()
 	for i, slot := range r.slots[:r.used] {
-		slot.conn.loop.used.Store(now)
+		slot.conn.loop.lastRequest.Store(now)
 		r.reply(slot, &r.requests[i])
 		slot.conn, slot.head, slot.body, slot.known, slot.request = nil, nil, nil, nil, nil
 	}
@@ -215,8 +215,8 @@ func (r *loopRunner) answer() {
 	r.used = 0
 }
 
-// jointly answers the requests that one read can answer. After a panic the rest are answered separately.
-func (r *loopRunner) jointly(ctx context.Context) {
+// answerJointly answers the requests that one read can answer. After a panic the rest are answered separately.
+func (r *loopRunner) answerJointly(ctx context.Context) {
 	defer func() {
 		if fault := recover(); fault != nil && r.loop.front.next.ErrorLog != nil {
 			r.loop.front.next.ErrorLog.Printf("answering jointly: %v\n%s", fault, debug.Stack())
@@ -231,18 +231,18 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	c, h, front := slot.conn, slot.head, r.loop.front
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.panicked(c, slot, fault)
+			r.handlePanic(c, slot, fault)
 		}
 	}()
 	if cap(request.Text) <= answerKept {
 		slot.out = request.Text[:0]
 	}
-	if !request.OK || len(request.Text)-answerHead > front.queries.cfg.AnswerLimit {
+	if !request.OK || len(request.Text)-answerHeadRoom > front.queries.cfg.AnswerLimit {
 		body, quick, one := bytes.Clone(slot.body), request.Else, slot.request
 		if quick == nil {
 			quick = slot.known.quick
 		}
-		c.jointStreak = -jointPause
+		c.jointStreak = -jointPenalty
 		r.leave(c, func() frontOutcome {
 			defer one.end()
 			return c.answerQuick(h, body, quick, one)
@@ -270,9 +270,9 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	}
 }
 
-// panicked logs a panic about one connection, and closes it: the runner has others, and goes on. The request of the slot ends.
-func (r *loopRunner) panicked(c *frontConn, slot *loopSlot, fault any) {
-	c.panicked(fault, false)
+// handlePanic logs a panic about one connection, and closes it: the runner has others, and goes on. The request of the slot ends.
+func (r *loopRunner) handlePanic(c *frontConn, slot *loopSlot, fault any) {
+	c.handlePanic(fault, false)
 	if slot.request != nil {
 		slot.request.end()
 		slot.request = nil
@@ -301,8 +301,8 @@ func (r *loopRunner) release(c *frontConn) {
 // before the connection joined the loop.
 func (r *loopRunner) leave(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
-		c.read = time.Time{}
-		_ = c.conn.SetReadDeadline(c.read) // an error shows at the next read
+		c.readDeadline = time.Time{}
+		_ = c.conn.SetReadDeadline(c.readDeadline) // an error shows at the next read
 		go c.serve(first, rest)
 	}
 }

@@ -21,7 +21,7 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 	one := &frontConn{front: f.front}
 	read := map[*head]bool{}
 	for n := range text {
-		if used, outcome := one.requests(text[:n]); used != 0 || outcome != frontMore {
+		if used, outcome := one.answerRequests(text[:n]); used != 0 || outcome != frontMore {
 			t.Fatalf("after %d bytes: %d are used, with the outcome %d", n, used, outcome)
 		}
 		if one.arriving != nil {
@@ -43,7 +43,7 @@ func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := &frontConn{front: f.front}
-	one.requests([]byte(text[:len(text)-3]))
+	one.answerRequests([]byte(text[:len(text)-3]))
 	if h, _ := one.headOf([]byte(text)); h == nil || h.caller == nil {
 		t.Error("before it expires the head has no caller")
 	}
@@ -59,7 +59,7 @@ func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
 	f := newFronted(t, false, func(_ *Config, server *http.Server) {
 		server.ReadHeaderTimeout, server.ReadTimeout = time.Second, time.Second // so a request is slow after 100 ms
 	})
-	conn := must(net.Dial("tcp", f.at))
+	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	text := raw(query("{ who }" + strings.Repeat(" ", 10_000)))

@@ -93,11 +93,11 @@ func (l *countingLimits) Operation(ctx context.Context, address string, operatio
 // fronted is a handler behind a front, and the same handler behind the HTTP server alone.
 type fronted struct {
 	*testing.T
-	schema *quickSchema
-	limits *countingLimits
-	front  *Front
-	at     string // the address of the front
-	plain  string // the address of the HTTP server without a front
+	schema        *quickSchema
+	limits        *countingLimits
+	front         *Front
+	frontAddress  string // the address of the front
+	directAddress string // the address of the HTTP server without a front
 }
 
 // newFronted starts both. loopback applies the checks of LoopbackOnly.
@@ -120,7 +120,7 @@ func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server))
 	}
 	f.front = NewFront(handler, server, loopback)
 	alone := &http.Server{Handler: server.Handler, ErrorLog: server.ErrorLog}
-	f.at, f.plain = serveOn(t, f.front.Serve, f.front.Close), serveOn(t, alone.Serve, alone.Close)
+	f.frontAddress, f.directAddress = serveOn(t, f.front.Serve, f.front.Close), serveOn(t, alone.Serve, alone.Close)
 	return f
 }
 
@@ -211,14 +211,14 @@ func TestFrontAnswersAsTheServerDoes(t *testing.T) {
 	f := newFronted(t, false, nil)
 	for _, test := range frontCases {
 		t.Run(test.name, func(t *testing.T) {
-			want := f.send(f.plain, 1, test.text)
+			want := f.send(f.directAddress, 1, test.text)
 			addresses, operations := f.limits.addresses.Load(), f.limits.operations.Load()
-			f.send(f.plain, 1, test.text)
+			f.send(f.directAddress, 1, test.text)
 			perAddress, perOperation := f.limits.addresses.Load()-addresses, f.limits.operations.Load()-operations
 			for range 2 { // the second time from memory
 				addresses, operations = f.limits.addresses.Load(), f.limits.operations.Load()
 				before := f.schema.answered.Load()
-				if got := f.send(f.at, 1, test.text); !slices.Equal(got, want) {
+				if got := f.send(f.frontAddress, 1, test.text); !slices.Equal(got, want) {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
 				}
 				if quick := f.schema.answered.Load() > before; quick != test.quick {
@@ -235,18 +235,18 @@ func TestFrontAnswersAsTheServerDoes(t *testing.T) {
 func TestFrontTakesRequestsInPiecesAndInARow(t *testing.T) {
 	f := newFronted(t, false, nil)
 	one, two, foreign := raw(query("{ who }")), raw(query("{ hello }"), "Authorization: Bearer dev:bob"), raw(query("{ fails }"))
-	want := slices.Concat(f.send(f.plain, 1, one), f.send(f.plain, 1, two), f.send(f.plain, 1, one), f.send(f.plain, 1, foreign), f.send(f.plain, 1, two))
+	want := slices.Concat(f.send(f.directAddress, 1, one), f.send(f.directAddress, 1, two), f.send(f.directAddress, 1, one), f.send(f.directAddress, 1, foreign), f.send(f.directAddress, 1, two))
 	whole := one + two + one + foreign + two
-	if got := f.send(f.at, 5, whole); !slices.Equal(got, want) {
+	if got := f.send(f.frontAddress, 5, whole); !slices.Equal(got, want) {
 		t.Errorf("in one piece: got\n%s\nwant\n%s", got, want)
 	}
 	for at := 1; at < len(whole); at += 7 {
-		if got := f.send(f.at, 5, whole[:at], whole[at:]); !slices.Equal(got, want) {
+		if got := f.send(f.frontAddress, 5, whole[:at], whole[at:]); !slices.Equal(got, want) {
 			t.Fatalf("cut at %d: got\n%s\nwant\n%s", at, got, want)
 		}
 	}
 	long := raw(query("{ who }" + strings.Repeat(" ", 9000)))
-	if got := f.send(f.at, 3, one+long+one); !slices.Equal(got, slices.Repeat(want[:1], 3)) {
+	if got := f.send(f.frontAddress, 3, one+long+one); !slices.Equal(got, slices.Repeat(want[:1], 3)) {
 		t.Errorf("a long request among others: %s", got)
 	}
 }
@@ -256,10 +256,10 @@ func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
 		server.ReadHeaderTimeout, server.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
 	})
 	text := raw(query("{ who }"))
-	if got := f.send(f.at, 1, text[:len(text)-3]); !strings.HasPrefix(got[0], "408 ") {
+	if got := f.send(f.frontAddress, 1, text[:len(text)-3]); !strings.HasPrefix(got[0], "408 ") {
 		t.Errorf("half a body: %s, want the server's 408", got)
 	}
-	if got := f.send(f.at, 1, text[:30]); got[0] != "no answer" {
+	if got := f.send(f.frontAddress, 1, text[:30]); got[0] != "no answer" {
 		t.Errorf("half a head: %s, want the end of the connection", got)
 	}
 	if f.schema.answered.Load() != 0 {
@@ -270,10 +270,10 @@ func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
 func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
 	f := newFronted(t, false, nil)
 	text := raw(query("{ who }"))
-	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.address, "operation": &f.limits.operation} {
+	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
 		refused.Store(true)
-		want, before := f.send(f.plain, 2, text, text), f.schema.answered.Load()
-		if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[0], "429 ") {
+		want, before := f.send(f.directAddress, 2, text, text), f.schema.answered.Load()
+		if got := f.send(f.frontAddress, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[0], "429 ") {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 		if f.schema.answered.Load() != before {
@@ -286,14 +286,14 @@ func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
 func TestFrontFallsBackToTheExecutor(t *testing.T) {
 	f := newFronted(t, false, nil)
 	text := raw(query("{ who }"), "Origin: https://app.example")
-	want := f.send(f.plain, 2, text, text)
+	want := f.send(f.directAddress, 2, text, text)
 	for name, do := range map[string]func(context.Context) bool{
 		"fails":  func(context.Context) bool { return false },
 		"panics": func(context.Context) bool { panic("in a plan") },
 	} {
 		f.schema.do = do
 		addresses, operations := f.limits.addresses.Load(), f.limits.operations.Load()
-		if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) {
+		if got := f.send(f.frontAddress, 2, text, text); !slices.Equal(got, want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 		if a, o := f.limits.addresses.Load()-addresses, f.limits.operations.Load()-operations; a != 2 || o != 2 {
@@ -320,7 +320,7 @@ func TestFrontForgetsATokenThatNoLongerHolds(t *testing.T) {
 	answered := func(text string, want bool) {
 		t.Helper()
 		before := f.schema.answered.Load()
-		got := f.send(f.at, 2, text, text)
+		got := f.send(f.frontAddress, 2, text, text)
 		if is := strings.HasPrefix(got[0], "200 ") && f.schema.answered.Load() == before+2; is != want || !want && !strings.HasPrefix(got[0], "401 ") {
 			t.Errorf("answered %v, want %v: %s", is, want, got)
 		}
@@ -354,8 +354,8 @@ func TestFrontOfDevelopmentModeServesLoopbackOnly(t *testing.T) {
 		"forwarded":    {false, raw(query("{ who }"), "X-Forwarded-For: 10.1.2.3")},
 		"by a proxy":   {false, raw(query("{ who }"), "Via: 1.1 proxy")},
 	} {
-		want, before := f.send(f.plain, 1, test.text), f.schema.answered.Load()
-		if got := f.send(f.at, 1, test.text); !slices.Equal(got, want) || (f.schema.answered.Load() > before) != test.quick {
+		want, before := f.send(f.directAddress, 1, test.text), f.schema.answered.Load()
+		if got := f.send(f.frontAddress, 1, test.text); !slices.Equal(got, want) || (f.schema.answered.Load() > before) != test.quick {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 	}
@@ -367,7 +367,7 @@ func TestFrontSendsLongAnswers(t *testing.T) {
 		f.schema.hello = strings.Repeat("x", length)
 		for _, encoding := range []string{"Accept-Encoding: gzip", "Accept-Encoding: identity"} {
 			text := raw(query("{ hello }"), encoding)
-			if got, want := f.send(f.at, 2, text, text), f.send(f.plain, 2, text, text); !slices.Equal(got, want) {
+			if got, want := f.send(f.frontAddress, 2, text, text), f.send(f.directAddress, 2, text, text); !slices.Equal(got, want) {
 				t.Errorf("%d bytes, %s: got\n%.300s\nwant\n%.300s", length, encoding, got, want)
 			}
 		}
@@ -382,8 +382,8 @@ func TestFrontSendsTheLengthOfEveryAnswer(t *testing.T) {
 		}
 	})
 	text := raw(query("{ fails }"))
-	want := f.send(f.plain, 2, text, text)
-	if got := f.send(f.at, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[1], "500 ") {
+	want := f.send(f.directAddress, 2, text, text)
+	if got := f.send(f.frontAddress, 2, text, text); !slices.Equal(got, want) || !strings.HasPrefix(got[1], "500 ") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

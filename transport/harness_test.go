@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(clientsOf); address != "" {
+	if address := os.Getenv(clientsVariable); address != "" {
 		runClients(address) // see memory_test.go: this process runs the clients of a measurement
 		return
 	}
@@ -301,8 +301,8 @@ func (c *client) expect(want string) {
 	}
 }
 
-// nothing fails the test if a message has arrived or is on its way, or if the socket was closed.
-func (c *client) nothing() {
+// expectNothing fails the test if a message has arrived or is on its way, or if the socket was closed.
+func (c *client) expectNothing() {
 	c.Helper()
 	synctest.Wait()
 	select {

@@ -179,8 +179,8 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 
 // answering is the form of the answer that a client accepts.
 type answering struct {
-	accepted string // media type
-	events   bool   // a subscription may be answered with an event stream
+	accepted      string // media type
+	acceptsEvents bool   // a subscription may be answered with an event stream
 }
 
 // execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
@@ -194,7 +194,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	}
 	kind := operation.Operation.Operation
 	switch {
-	case kind == ast.Subscription && !to.events:
+	case kind == ast.Subscription && !to.acceptsEvents:
 		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket, or Accept: %s", typeEvents))
 		return
 	// A GET can be sent by a link, a prefetch or a retry of a proxy, and must change nothing.

@@ -31,8 +31,8 @@ const (
 	// jwksInterval is the default of IdentityConfig.JWKSInterval: a revoked key is accepted until the next good read. A token with
 	// an unknown key ID leads to a read too, but such reads are at least jwksAtMost apart. So while a client sends unknown IDs all
 	// the time, a new key may be unknown for that long.
-	jwksInterval = 5 * time.Minute
-	jwksAtMost   = 10 * time.Second // between two reads because of unknown key IDs
+	jwksInterval    = 5 * time.Minute
+	jwksMinInterval = 10 * time.Second // between two reads because of unknown key IDs
 )
 
 // IdentityConfig configures the check of tokens. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS is set, and it
@@ -169,7 +169,7 @@ func (i *Identity) keysVersion() any {
 // stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The rest of the
 // head needs no check: a head is found again only by the same bytes.
 func (i *Identity) stillValid(one *frontCaller) bool {
-	return one.keys == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
+	return one.keysVersion == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 
 // verify checks a JWT and reads its claims. The time is the first at which the token is refused: the claim exp plus leeway. So a

@@ -114,8 +114,8 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 	}
 }
 
-// checked adds the audience, the issuer and the clock of the tests below to a configuration.
-func checked(cfg IdentityConfig) IdentityConfig {
+// withChecks adds the audience, the issuer and the clock of the tests below to a configuration.
+func withChecks(cfg IdentityConfig) IdentityConfig {
 	cfg.Audience, cfg.Issuer, cfg.Clock = "tidings", "https://issuer", &fixedClock{now: noon}
 	return cfg
 }
@@ -123,9 +123,9 @@ func checked(cfg IdentityConfig) IdentityConfig {
 func TestTokenKeysAndAlgorithms(t *testing.T) {
 	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
 	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
-	byRSA := newIdentity(t, checked(IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public())}))
-	byEd := newIdentity(t, checked(IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public())}))
-	byHMAC := newIdentity(t, checked(IdentityConfig{HMACSecret: testSecret}))
+	byRSA := newIdentity(t, withChecks(IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public())}))
+	byEd := newIdentity(t, withChecks(IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public())}))
+	byHMAC := newIdentity(t, withChecks(IdentityConfig{HMACSecret: testSecret}))
 	good := claimsAtNoon()
 	forged := func(token string) string {
 		parts := strings.Split(token, ".")
@@ -167,7 +167,7 @@ func TestTokenKeysAndAlgorithms(t *testing.T) {
 }
 
 func TestTokenClaims(t *testing.T) {
-	identity := newIdentity(t, checked(IdentityConfig{HMACSecret: testSecret}))
+	identity := newIdentity(t, withChecks(IdentityConfig{HMACSecret: testSecret}))
 	with := func(change ...any) string { return signHMAC(t, testSecret, claimsAtNoon(change...)) }
 	const no = services.Unauthenticated
 	checkTokens(t, []tokenCase{

@@ -43,8 +43,8 @@ type jwks struct {
 
 	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
 	last time.Time  // the time of the last read because of an unknown ID
-	// failed is the error of the last read; nil after a good one. Within jwksAtMost, refresh returns it instead of reading again.
-	failed error
+	// lastErr is the error of the last read; nil after a good one. Within jwksAtMost, refresh returns it instead of reading again.
+	lastErr error
 	// refused names the keys of the last good set that are not used, and why.
 	refused string
 }
@@ -127,8 +127,8 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 		return nil // another request has just reloaded the set
 	}
 	now := s.clock.Now()
-	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
-		return s.failed // while the issuer cannot be read, the token may still be good
+	if !s.last.IsZero() && now.Sub(s.last) < jwksMinInterval {
+		return s.lastErr // while the issuer cannot be read, the token may still be good
 	}
 	// The time is set before the read, so that 10 s pass after a failed read too.
 	s.last = now
@@ -141,7 +141,7 @@ func (s *jwks) read(ctx context.Context) error {
 	if err == nil {
 		s.keys.Store(&keys)
 	}
-	s.failed = err
+	s.lastErr = err
 	return err
 }
 

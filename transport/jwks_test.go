@@ -247,7 +247,7 @@ func TestJWKSUnknownKidReadsTheSetAgainAtMostOnceInTenSeconds(t *testing.T) {
 	}
 	expect(fetches, "before the next read")
 	issuer.serves(keySet(edJWK("newer", edPublic())))
-	clock.move(jwksAtMost)
+	clock.move(jwksMinInterval)
 	if got := code("newer"); got != "" {
 		t.Errorf("after the issuer has come back: %q", got)
 	}

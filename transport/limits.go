@@ -67,12 +67,12 @@ func (a addresses) of(r *http.Request) string {
 			}
 		}
 	}
-	return counted(client)
+	return addressKey(client)
 }
 
-// counted returns the text under which an address is counted. It drops the zone, which names an interface of this machine and not
+// addressKey returns the text under which an address is counted. It drops the zone, which names an interface of this machine and not
 // a client.
-func counted(client netip.Addr) string {
+func addressKey(client netip.Addr) string {
 	if client.Is6() {
 		network, _ := client.WithZone("").Prefix(64) // 64 is a valid length for IPv6
 		return network.String()

@@ -16,11 +16,11 @@ import (
 
 // fakeLimits refuses what a test selects.
 type fakeLimits struct {
-	addresses                  atomic.Int64 // the number of calls of Address
-	events                     atomic.Int64 // the sum of the costs that Event charged
-	address, operation, socket atomic.Bool  // refused
-	event                      atomic.Bool  // Event refuses
-	panics                     atomic.Bool  // Operation and Socket panic
+	addresses                                    atomic.Int64 // the number of calls of Address
+	events                                       atomic.Int64 // the sum of the costs that Event charged
+	refuseAddress, refuseOperation, refuseSocket atomic.Bool  // refused
+	refuseEvent                                  atomic.Bool  // Event refuses
+	panics                                       atomic.Bool  // Operation and Socket panic
 }
 
 // errLimited is the error of each refusal.
@@ -36,18 +36,18 @@ func refuseIf(refused *atomic.Bool) error {
 
 func (f *fakeLimits) Address(string) error {
 	f.addresses.Add(1)
-	return refuseIf(&f.address)
+	return refuseIf(&f.refuseAddress)
 }
 
 func (f *fakeLimits) Operation(context.Context, string, *graphql.OperationContext, int) error {
 	if f.panics.Load() {
 		panic("in the limits")
 	}
-	return refuseIf(&f.operation)
+	return refuseIf(&f.refuseOperation)
 }
 
 func (f *fakeLimits) Event(_ context.Context, _ string, cost int) error {
-	if f.event.Load() {
+	if f.refuseEvent.Load() {
 		return errLimited
 	}
 	f.events.Add(int64(cost))
@@ -58,7 +58,7 @@ func (f *fakeLimits) Socket(services.Viewer) error {
 	if f.panics.Load() {
 		panic("in the limits")
 	}
-	return refuseIf(&f.socket)
+	return refuseIf(&f.refuseSocket)
 }
 
 func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 	if got := post(t, handler, "{ hello }"); got.status != 200 || limits.addresses.Load() != 1 {
 		t.Fatalf("within the limits: %d %s, %d requests counted", got.status, got.body, limits.addresses.Load())
 	}
-	for name, refused := range map[string]*atomic.Bool{"address": &limits.address, "operation": &limits.operation} {
+	for name, refused := range map[string]*atomic.Bool{"address": &limits.refuseAddress, "operation": &limits.refuseOperation} {
 		refused.Store(true)
 		got := post(t, handler, `mutation { set(text: "never") }`)
 		want := `{"errors":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`
@@ -82,14 +82,14 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 	limits := &fakeLimits{}
 	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		c := w.open("alice")
-		limits.operation.Store(true)
+		limits.refuseOperation.Store(true)
 		c.subscribe("1", "subscription { ticks }")
 		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
-		limits.operation.Store(false)
-		limits.address.Store(true)
+		limits.refuseOperation.Store(false)
+		limits.refuseAddress.Store(true)
 		c.subscribe("1", "{ hello }")
 		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
-		limits.address.Store(false)
+		limits.refuseAddress.Store(false)
 		c.subscribe("1", "{ hello }")
 		if got := c.next(); got != `{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}` {
 			t.Errorf("after the refusals: %s", got)
@@ -101,14 +101,14 @@ func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 func TestRateLimitedSocketIsRefused(t *testing.T) {
 	limits := &fakeLimits{}
 	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
-		limits.socket.Store(true)
-		limits.address.Store(false)
+		limits.refuseSocket.Store(true)
+		limits.refuseAddress.Store(false)
 		c := w.connect()
 		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
 		if closing := c.expectClose(closeTooMany); closing.Text != "WRITES: too many" {
 			t.Errorf("the reason is %q", closing.Text)
 		}
-		limits.address.Store(true)
+		limits.refuseAddress.Store(true)
 		_, err := w.dial(http.Header{}, protocol)
 		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests || refused.header.Get("Retry-After") != "2" {
 			t.Errorf("the upgrade: %v: want 429 with Retry-After", err)

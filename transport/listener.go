@@ -51,7 +51,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil || l.connections.proxies.trusts(client) {
 			return conn, nil
 		}
-		holder := counted(client)
+		holder := addressKey(client)
 		if l.connections.open.enter(holder) {
 			return &boundConn{Conn: conn, connections: l.connections, holder: holder}, nil
 		}

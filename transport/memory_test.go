@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// clientsOf is the environment variable that turns this test binary into the clients of a measurement.
-const clientsOf = "TRANSPORT_TEST_CLIENTS_OF"
+// clientsVariable is the environment variable that turns this test binary into the clients of a measurement.
+const clientsVariable = "TRANSPORT_TEST_CLIENTS_OF"
 
 const (
 	measuredSockets = 5000 // the number of sockets
@@ -121,7 +121,7 @@ func BenchmarkSocketMemory(b *testing.B) {
 	defer server.Close()
 
 	clients := exec.Command(os.Args[0])
-	clients.Env = append(os.Environ(), clientsOf+"="+listener.Addr().String())
+	clients.Env = append(os.Environ(), clientsVariable+"="+listener.Addr().String())
 	input, err := clients.StdinPipe()
 	if err != nil {
 		b.Fatal(err)

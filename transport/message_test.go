@@ -111,7 +111,7 @@ func TestMessagesOfTheServerAreJSON(t *testing.T) {
 
 func TestShortenCutsBetweenCharacters(t *testing.T) {
 	for _, reason := range []string{"short", strings.Repeat("a", 200), "a" + strings.Repeat("ü", 100), strings.Repeat("語", 100)} {
-		got := shorten(reason)
+		got := cutReason(reason)
 		if len(got) > maxReason || !utf8.ValidString(got) || !strings.HasPrefix(reason, got) || len(reason)-len(got) > 0 && len(got) < maxReason-3 {
 			t.Errorf("%q: %q", reason, got)
 		}
@@ -137,7 +137,7 @@ func FuzzParseMessage(f *testing.F) {
 			if services.CodeOf(err) != services.Invalid {
 				t.Errorf("code %q", services.CodeOf(err))
 			}
-			if reason := shorten(messageOf(err)); !utf8.ValidString(reason) || reason == "" {
+			if reason := cutReason(messageOf(err)); !utf8.ValidString(reason) || reason == "" {
 				t.Errorf("reason %q", reason)
 			}
 			return

@@ -7,10 +7,10 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// neverNull returns the names of the variables that an operation of a valid document uses in a place that takes no null, although
+// nonNullVariables returns the names of the variables that an operation of a valid document uses in a place that takes no null, although
 // their own types take it. The specification permits that if the variable or the place has a default, so that the variable may be
 // left out. An explicit null is refused for each request: gqlgen would panic, or take the null for a value.
-func neverNull(operation *ast.OperationDefinition) []string {
+func nonNullVariables(operation *ast.OperationDefinition) []string {
 	u := variableUses{operation: operation, fragments: map[string]bool{}}
 	u.directives(operation.Directives)
 	u.selections(operation.SelectionSet)

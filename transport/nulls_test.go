@@ -39,12 +39,12 @@ func TestNeverNull(t *testing.T) {
 		if faults != nil {
 			t.Fatalf("%s: %v", text, faults)
 		}
-		if got := strings.Join(neverNull(doc.Operations[0]), " "); got != want {
+		if got := strings.Join(nonNullVariables(doc.Operations[0]), " "); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 	doc := gqlparser.MustLoadQueryWithRules(schema, `query A($x: Int = 1) { ...F } query B($x: Int! = 1) { ...F } fragment F on Query { q(n: $x) { a } }`, nil)
-	if a, b := neverNull(doc.Operations[0]), neverNull(doc.Operations[1]); !slices.Equal(a, []string{"x"}) || len(b) > 0 {
+	if a, b := nonNullVariables(doc.Operations[0]), nonNullVariables(doc.Operations[1]); !slices.Equal(a, []string{"x"}) || len(b) > 0 {
 		t.Errorf("two operations with one fragment: %q and %q", a, b)
 	}
 }
@@ -60,7 +60,7 @@ func TestWrongNull(t *testing.T) {
 		{map[string]any{"x": 1, "y": nil}, "variable.y"}, {map[string]any{"x": 1, "z": nil}, "variable.z"},
 	} {
 		wrong := ""
-		if fault := wrongNull(operation, neverNull(operation), test.variables); fault != nil {
+		if fault := wrongNull(operation, nonNullVariables(operation), test.variables); fault != nil {
 			wrong = fault.Path.String()
 		}
 		if wrong != test.wrong {
@@ -92,8 +92,8 @@ func TestANullWhereNoneIsAllowed(t *testing.T) {
 	}
 
 	f := newFronted(t, false, nil)
-	want := f.send(f.plain, 2, raw(nullRequest), raw(nullRequest))
-	if got := f.send(f.at, 2, raw(nullRequest), raw(nullRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
+	want := f.send(f.directAddress, 2, raw(nullRequest), raw(nullRequest))
+	if got := f.send(f.frontAddress, 2, raw(nullRequest), raw(nullRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
 		t.Errorf("through the front: got\n%s\nwant\n%s", got, want)
 	}
 

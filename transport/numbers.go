@@ -50,7 +50,7 @@ func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 	}
 	need := "a number within it is too large"
 	if value.Definition != nil {
-		if text := needed(value.Definition, json.Number(value.Raw)); text != "" {
+		if text := describeNeeded(value.Definition, json.Number(value.Raw)); text != "" {
 			need = text
 		}
 	}

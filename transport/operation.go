@@ -34,8 +34,8 @@ type operation struct {
 	// cancelContext cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
 	// starts.
 	cancelContext atomic.Pointer[context.CancelFunc]
-	// channel is the Ender from OnEnd, until it is ended. The peer's mu guards it.
-	channel services.Ender
+	// ender is the Ender from OnEnd, until it is ended. The peer's mu guards it.
+	ender services.Ender
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
@@ -43,12 +43,12 @@ type operation struct {
 	// there to feed; next, which makes the response, then finds the event in feed. If next read source itself, it would block when the
 	// hub has taken the event back to replace it by a newer one. write makes the data of an event from source, if the schema has set
 	// it; feed and next are then unused.
-	source         reflect.Value
-	write          func(to []byte, event any) []byte
-	following      *operation   // the next operation in the list of the workers
-	state          atomic.Int32 // one of the states above
-	ended          atomic.Bool  // by cancel
-	isSubscription bool         // the end of a subscription is not reported to the client during a drain
+	resolverChannel reflect.Value
+	write           func(to []byte, event any) []byte
+	following       *operation   // the next operation in the list of the workers
+	state           atomic.Int32 // one of the states above
+	ended           atomic.Bool  // by cancel
+	isSubscription  bool         // the end of a subscription is not reported to the client during a drain
 }
 
 // execution is the state for asking gqlgen for responses. A subscription whose events the schema writes needs it only to start.
@@ -80,8 +80,8 @@ func (o *operation) cancel() {
 		(*end)()
 	}
 	o.peer.mu.Lock()
-	channel := o.channel
-	o.channel = nil
+	channel := o.ender
+	o.ender = nil
 	o.peer.mu.Unlock()
 	if channel != nil {
 		channel.End()
@@ -94,7 +94,7 @@ func (o *operation) OnEnd(channel services.Ender) {
 	o.peer.mu.Lock()
 	former := channel
 	if !o.ended.Load() { // cancel sets it before it looks for a channel
-		former, o.channel = o.channel, channel
+		former, o.ender = o.ender, channel
 	}
 	o.peer.mu.Unlock()
 	if former != nil {
@@ -140,7 +140,7 @@ func (o *operation) start(request *params) {
 func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, price int, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			faults = o.presented(fault)
+			faults = o.presentPanic(fault)
 		}
 	}()
 	exec, sockets := o.peer.exec, o.peer.sockets
@@ -162,7 +162,7 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 // it, and workers go on with it.
 func (o *operation) run(parsed *graphql.OperationContext, price int) {
 	defer o.peer.sockets.running.Done()
-	defer o.recovered()
+	defer o.recoverPanic()
 	o.isSubscription = parsed.Operation.Operation == ast.Subscription
 	switch {
 	case !o.isSubscription:
@@ -223,7 +223,7 @@ func (o *operation) deliver(response *graphql.Response) bool {
 		o.fail(response.Errors)
 		return false
 	}
-	if o.ended.Load() || o.peer.line.send(o.peer.line.next(nil, o.id, o.shown(response))) != nil {
+	if o.ended.Load() || o.peer.line.send(o.peer.line.next(nil, o.id, o.withRequestID(response))) != nil {
 		return false
 	}
 	o.peer.sockets.events.Add(1)
@@ -233,9 +233,9 @@ func (o *operation) deliver(response *graphql.Response) bool {
 // named returns the errors with the ID of the operation.
 func (o *operation) named(list gqlerror.List) gqlerror.List { return named(list, o.RequestID()) }
 
-// shown returns the response with the ID of the operation in its errors. It changes a copy, because middleware may keep the
+// withRequestID returns the response with the ID of the operation in its errors. It changes a copy, because middleware may keep the
 // response.
-func (o *operation) shown(response *graphql.Response) *graphql.Response {
+func (o *operation) withRequestID(response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response
 	}
@@ -270,16 +270,16 @@ func (o *operation) finish(last []byte) {
 	}
 }
 
-// recovered turns a panic outside of any field into an error of the operation. Inside of a field, gqlgen does so itself.
-func (o *operation) recovered() {
+// recoverPanic turns a panic outside of any field into an error of the operation. Inside of a field, gqlgen does so itself.
+func (o *operation) recoverPanic() {
 	if fault := recover(); fault != nil {
-		o.fail(o.presented(fault))
+		o.fail(o.presentPanic(fault))
 	}
 }
 
-// presented returns the errors that the client gets for a panic. If the executor has a PresentRecoveredError hook, the hook also logs
+// presentPanic returns the errors that the client gets for a panic. If the executor has a PresentRecoveredError hook, the hook also logs
 // the panic. Otherwise nothing logs it.
-func (o *operation) presented(fault any) gqlerror.List {
+func (o *operation) presentPanic(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error
 	}); ok {

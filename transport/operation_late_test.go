@@ -21,10 +21,10 @@ func (s *slowSecond) MarshalJSON() ([]byte, error) {
 // client would wait for ever.
 func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		w.schema.more = map[string]any{"slow": &slowSecond{}}
+		w.schema.extensions = map[string]any{"slow": &slowSecond{}}
 		c := w.open("alice")
 		c.subscribe("1", "subscription { ticks }")
-		c.nothing()
+		c.expectNothing()
 		for value := range 3 {
 			w.schema.hub.publish(value)
 			if got := c.next(); got == "" {

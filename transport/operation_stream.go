@@ -24,12 +24,12 @@ import (
 // as delivered, so without this the part would be missing until something else changes. A newer event shortens the pause to that of a
 // first failure, because the engines may answer again. Each try is charged as an event is.
 func (o *operation) stream() {
-	if !o.source.IsValid() { // the resolver refused it: next returns the error
-		o.rest()
+	if !o.resolverChannel.IsValid() { // the resolver refused it: next returns the error
+		o.deliverRest()
 		return
 	}
 	either := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: o.source},
+		{Dir: reflect.SelectRecv, Chan: o.resolverChannel},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(o.ctx.Done())},
 		{Dir: reflect.SelectRecv}, // the end of a wait; ignored while there is none
 	}
@@ -46,7 +46,7 @@ func (o *operation) stream() {
 			}
 		}
 		if newest.IsValid() && !waits {
-			outcome := o.event(newest, sentInPart)
+			outcome := o.deliverEvent(newest, sentInPart)
 			switch outcome {
 			case eventEnds:
 				return
@@ -65,7 +65,7 @@ func (o *operation) stream() {
 		chosen, event, ok := reflect.Select(either)
 		switch {
 		case !ok: // the channel or the context has ended
-			o.rest()
+			o.deliverRest()
 			return
 		case chosen == 2:
 			either[2].Chan, soonest = reflect.Value{}, time.Time{}
@@ -94,15 +94,15 @@ const (
 	eventEnds                    // the operation has ended
 )
 
-// event delivers one event. An event that was sent in part is sent again only if it is whole.
-func (o *operation) event(event reflect.Value, sentInPart bool) eventOutcome {
-	frame := frames.Get().(*[]byte)
-	defer frames.Put(frame)
+// deliverEvent delivers one event. An event that was sent in part is sent again only if it is whole.
+func (o *operation) deliverEvent(deliverEvent reflect.Value, sentInPart bool) eventOutcome {
+	frame := messageBuffers.Get().(*[]byte)
+	defer messageBuffers.Put(frame)
 	last, forNow := false, false
 	if o.write != nil {
-		last = o.writeEvent(frame, event)
+		last = o.writeEvent(frame, deliverEvent)
 	} else {
-		last, forNow = o.render(frame, event)
+		last, forNow = o.render(frame, deliverEvent)
 	}
 	if forNow && (last || sentInPart) {
 		return eventFailed
@@ -121,8 +121,8 @@ func (o *operation) event(event reflect.Value, sentInPart bool) eventOutcome {
 	return eventSent
 }
 
-// rest delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
-func (o *operation) rest() {
+// deliverRest delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
+func (o *operation) deliverRest() {
 	if o.feed.IsValid() {
 		o.feed.TryRecv() // an event that failed may not have been taken
 		o.feed.Close()

@@ -10,15 +10,15 @@ import (
 	"tidings/services"
 )
 
-// eachSource runs a test with each of two kinds of channels for a subscription that does not wake. The channel of plain replaces an
+// eachChannel runs a test with each of two kinds of channels for a subscription that does not wake. The channel of plain replaces an
 // event that was not taken by a newer one. The channel of relayed is behind a relay, which may hold an older event. event returns the
 // message that the client gets for a value.
-func eachSource(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
+func eachChannel(t *testing.T, limits *fakeLimits, test func(w *world, c *client, event func(value int) string)) {
 	for _, field := range []string{"plain", "relayed"} {
 		t.Run(field, func(t *testing.T) {
 			inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 				limits.events.Store(0)
-				limits.event.Store(false)
+				limits.refuseEvent.Store(false)
 				c := w.open("alice")
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
@@ -32,7 +32,7 @@ func eachSource(t *testing.T, limits *fakeLimits, test func(w *world, c *client,
 // the latest state.
 func TestARateLimitedEventWaits(t *testing.T) {
 	limits := &fakeLimits{}
-	eachSource(t, limits, func(w *world, c *client, event func(int) string) {
+	eachChannel(t, limits, func(w *world, c *client, event func(int) string) {
 		for value, charged := range []int64{0, 1, 2} {
 			w.schema.hub.publish(value)
 			c.expect(event(value))
@@ -40,17 +40,17 @@ func TestARateLimitedEventWaits(t *testing.T) {
 				t.Errorf("after event %d %d events are charged: want %d", value, limits.events.Load(), charged)
 			}
 		}
-		limits.event.Store(true)
+		limits.refuseEvent.Store(true)
 		w.schema.hub.publish(3)
 		c.expect(event(3))
 		start := time.Now()
 		for value := range 5 {
 			w.schema.hub.publish(4 + value)
-			c.nothing()
+			c.expectNothing()
 		}
 		pass(errLimited.RetryAfter + time.Second)
-		c.nothing() // refused again
-		limits.event.Store(false)
+		c.expectNothing() // refused again
+		limits.refuseEvent.Store(false)
 		c.expect(event(8))
 		if took := time.Since(start); took != 2*errLimited.RetryAfter {
 			t.Errorf("the latest state came after %v: want %v", took, 2*errLimited.RetryAfter)
@@ -59,9 +59,9 @@ func TestARateLimitedEventWaits(t *testing.T) {
 			t.Errorf("%d events are charged: want 4", limits.events.Load())
 		}
 		pass(time.Minute)
-		c.nothing() // no older state follows
+		c.expectNothing() // no older state follows
 		// A subscription that waits ends like any other.
-		limits.event.Store(true)
+		limits.refuseEvent.Store(true)
 		w.schema.hub.publish(9)
 		c.expect(event(9))
 		c.send(`{"type":"complete","id":"1"}`)
@@ -75,14 +75,14 @@ func TestARateLimitedEventWaits(t *testing.T) {
 // What is watched can end while an event waits, as when the viewer is removed from a conversation. The subscription ends at once.
 func TestARateLimitedSubscriptionEndsWithItsSource(t *testing.T) {
 	limits := &fakeLimits{}
-	eachSource(t, limits, func(w *world, c *client, event func(int) string) {
+	eachChannel(t, limits, func(w *world, c *client, event func(int) string) {
 		w.schema.hub.publish(1)
 		c.expect(event(1))
-		limits.event.Store(true)
+		limits.refuseEvent.Store(true)
 		w.schema.hub.publish(2)
 		c.expect(event(2))
 		w.schema.hub.publish(3)
-		c.nothing()
+		c.expectNothing()
 		start := time.Now()
 		w.schema.hub.closeAll()
 		c.expect(`{"type":"complete","id":"1"}`)
@@ -110,7 +110,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				for value := range 3 {
 					w.schema.hub.publish(value)
 					pass(10 * time.Minute)
-					c.nothing()
+					c.expectNothing()
 				}
 				// The longest pause is 30 s, and a try takes 5 s, so there are about 50 tries. All but the first are charged.
 				if tries := limits.events.Load(); tries < 40 || tries > 80 {
@@ -129,7 +129,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				pass(5 * time.Second)
 				c.expect(event(4))
 				pass(time.Minute)
-				c.nothing()
+				c.expectNothing()
 				// The end of the source is noticed in a pause, and what has failed is not sent.
 				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(5)
@@ -144,7 +144,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				synctest.Wait()
 				c.send(`{"type":"complete","id":"1"}`)
 				pass(time.Minute)
-				c.nothing()
+				c.expectNothing()
 				if n := w.schema.hub.count(); n != 0 {
 					t.Errorf("%d watchers are left", n)
 				}
@@ -194,7 +194,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 		w.schema.hub.publish(1)
 		c.expect(half(1))
 		pass(10 * time.Minute)
-		c.nothing() // the event is not sent without the part a second time
+		c.expectNothing() // the event is not sent without the part a second time
 		if tries := limits.events.Load(); tries < 15 || tries > 40 {
 			t.Errorf("%d tries are charged in ten minutes", tries)
 		}
@@ -203,7 +203,7 @@ func TestAnEventThatLosesAPartIsSentAgainWhole(t *testing.T) {
 		synctest.Wait()
 		charged := limits.events.Load()
 		pass(10 * time.Minute)
-		c.nothing()
+		c.expectNothing()
 		if limits.events.Load() != charged {
 			t.Error("a whole event is tried again")
 		}
@@ -230,11 +230,11 @@ func TestANewerEventReplacesOneThatLostAPart(t *testing.T) {
 		w.schema.hub.publish(2)
 		c.expect(half(2))
 		pass(time.Minute)
-		c.nothing()
+		c.expectNothing()
 		w.schema.fault.Store(nil)
 		c.expect(whole(2))
 		pass(time.Minute)
-		c.nothing()
+		c.expectNothing()
 	})
 }
 

@@ -77,7 +77,7 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 				if name != "Resolver" && got.Payload[0].Extensions.Code != services.Invalid {
 					t.Errorf("code: %s", text)
 				}
-				c.nothing()
+				c.expectNothing()
 				c.subscribe("1", "{ hello }") // the id is free
 				c.expect(`{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}`)
 			})
@@ -102,7 +102,7 @@ func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 				if n := w.sockets.Stats(); n.Operations != 0 || n.Events != 3 {
 					t.Errorf("%+v", n)
 				}
-				c.nothing()
+				c.expectNothing()
 			})
 		})
 	}
@@ -122,7 +122,7 @@ func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 					t.Errorf("the hub still has %d watchers", n)
 				}
 				w.schema.hub.publish(1)
-				c.nothing()
+				c.expectNothing()
 				if n := w.sockets.Stats().Operations; n != 0 {
 					t.Errorf("%d operations are left", n)
 				}
@@ -141,7 +141,7 @@ func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
 		close(w.schema.gate) // the first operation ends only now
-		c.nothing()
+		c.expectNothing()
 		w.schema.hub.publish(4)
 		c.expect(tick("1", 4))
 		if n := w.sockets.Stats().Operations; n != 1 {
@@ -172,7 +172,7 @@ func boundedEvents(t *testing.T) {
 		synctest.Wait()
 		c.send(`{"type":"complete","id":"1"}`) // while the event is being delivered
 		pass(10 * time.Second)
-		c.nothing()
+		c.expectNothing()
 	})
 }
 
@@ -201,7 +201,7 @@ func TestOperationsAreBounded(t *testing.T) {
 			if took := time.Since(start); took != 5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			c.nothing()
+			c.expectNothing()
 		})
 	})
 	t.Run("Event", boundedEvents)

@@ -31,7 +31,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	switch {
 	// The resolver was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
-	case !o.source.IsValid(): // the resolver refused it: next returns the error
+	case !o.resolverChannel.IsValid(): // the resolver refused it: next returns the error
 		o.stream()
 	default:
 		if o.write != nil {
@@ -51,10 +51,10 @@ func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.wri
 // before it calls next, so next never waits.
 func (o *operation) tap(result any) any {
 	source := reflect.ValueOf(result)
-	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
+	if o.resolverChannel.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
 		return result
 	}
-	if o.source = source; o.write != nil {
+	if o.resolverChannel = source; o.write != nil {
 		return result
 	}
 	// Each resolver has its own element type, so feed is made by reflection.
@@ -96,12 +96,12 @@ func (o *operation) turn() (stay bool) {
 	}
 	workers := &o.peer.sockets.workers
 	// If ok is false and event is valid, the channel was closed.
-	event, ok := o.source.TryRecv()
+	event, ok := o.resolverChannel.TryRecv()
 	if !ok && !event.IsValid() { // there is no event yet
 		o.endTurn()
 		return true
 	}
-	frame, last := frames.Get().(*[]byte), true
+	frame, last := messageBuffers.Get().(*[]byte), true
 	if ok && o.write != nil {
 		last = o.writeEvent(frame, event)
 	} else if ok {
@@ -119,7 +119,7 @@ func (o *operation) turn() (stay bool) {
 		o.peer.sockets.events.Add(1)
 	}
 	// The connection has copied the frame by now, also after a failure.
-	frames.Put(frame)
+	messageBuffers.Put(frame)
 	stay = workers.takeSlot()
 	// The turn ends after the write, so that events replace each other in the channel while a client is slow.
 	if !last {
@@ -135,8 +135,8 @@ func (o *operation) endTurn() {
 	}
 }
 
-// frames are reused buffers for messages. A buffer is returned when the connection has taken the message.
-var frames = sync.Pool{New: func() any { return new([]byte) }}
+// messageBuffers are reused buffers for messages. A buffer is returned when the connection has taken the message.
+var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // written is the memory for an event that the schema writes: its data, and the response around the data.
 type written struct {
@@ -158,21 +158,21 @@ func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last = o.faulty(*frame, o.presented(fault)), true
+			*frame, last = o.errorMessage(*frame, o.presentPanic(fault)), true
 		}
 	}()
 	one.data = o.write(one.data[:0], event.Interface())
 	one.response.Data = one.data
 	if response := bounded(ast.Subscription, &one.response, o.peer.sockets.cfg.AnswerLimit); isRequestError(response) {
-		*frame = o.faulty(*frame, response.Errors)
+		*frame = o.errorMessage(*frame, response.Errors)
 		return true
 	}
 	*frame = o.peer.line.next(*frame, o.id, &one.response)
 	return false
 }
 
-// faulty makes the message that ends the operation with errors.
-func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
+// errorMessage makes the message that ends the operation with errors.
+func (o *operation) errorMessage(frame []byte, faults gqlerror.List) []byte {
 	return o.peer.line.completeWithErrors(frame[:0], o.id, o.named(faults))
 }
 
@@ -184,7 +184,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last, forNow = o.faulty(*frame, o.presented(fault)), true, false
+			*frame, last, forNow = o.errorMessage(*frame, o.presentPanic(fault)), true, false
 		}
 	}()
 	// The context is the event's own, so that its end does not end the subscription.
@@ -199,7 +199,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 	response := o.next(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // what it has may be incomplete
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = o.faulty(*frame, asList(err))
+		*frame = o.errorMessage(*frame, asList(err))
 		return true, true
 	}
 	if response != nil {
@@ -211,13 +211,13 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 		return true, false
 	// An event without data shows nothing, so the protocol's error message ends the operation, with the reason.
 	case isRequestError(response):
-		*frame = o.faulty(*frame, response.Errors)
+		*frame = o.errorMessage(*frame, response.Errors)
 		return true, isUnavailable(response)
 	case showsNothing(response) && isUnavailable(response):
-		*frame = o.faulty(*frame, response.Errors)
+		*frame = o.errorMessage(*frame, response.Errors)
 		return true, true
 	default:
-		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
+		*frame = o.peer.line.next(*frame, o.id, o.withRequestID(response))
 		return false, isUnavailable(response)
 	}
 }

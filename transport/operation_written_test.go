@@ -36,7 +36,7 @@ func TestEventsThatTheSchemaWrites(t *testing.T) {
 				}
 				w.schema.hub.closeAll()
 				c.expect(`{"type":"complete","id":"1"}`)
-				c.nothing()
+				c.expectNothing()
 				c.subscribe("1", "subscription { written }") // the ID is free
 				synctest.Wait()
 				w.schema.hub.publish(7)
@@ -85,12 +85,12 @@ func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
 		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1","payload":[{`) || !strings.Contains(got, "an error on our side") || strings.Contains(got, "written") {
 			t.Errorf("got %s", got)
 		}
-		c.nothing()
+		c.expectNothing()
 		other.subscribe("2", "subscription { written }")
 		synctest.Wait()
 		w.schema.hub.publish(14)
 		other.expect(writtenEvent("2", 14))
-		c.nothing()
+		c.expectNothing()
 	})
 }
 

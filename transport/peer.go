@@ -110,8 +110,8 @@ func (p *peer) beginLocked(one *operation) beginResult {
 	return beginOK
 }
 
-// tooMany is the error for a peer at its limit of operations.
-func (p *peer) tooMany() error {
+// operationsAtLimit is the error for a peer at its limit of operations.
+func (p *peer) operationsAtLimit() error {
 	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.Subscriptions)
 }
 

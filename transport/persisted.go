@@ -32,16 +32,16 @@ func (p *params) check() error {
 
 const (
 	persistedExtension = "persistedQuery" // the extension that has a hash
-	storedBytes        = 256              // the approximate memory of a stored text beside the text itself
+	storedOverhead     = 256              // the approximate memory of a stored text beside the text itself
 )
 
 // persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
 // clients have sent before with their hash (automatic persisted queries). It is safe for concurrent use.
 type persisted struct {
 	// trusted is nil without a manifest: its methods then find nothing.
-	trusted *TrustedDocuments
-	only    bool  // only trusted documents are executed
-	limit   int64 // bytes of stored texts; 0 stores none
+	trusted     *TrustedDocuments
+	trustedOnly bool  // only trusted documents are executed
+	limit       int64 // bytes of stored texts; 0 stores none
 
 	// mu guards the store, which has texts by their hashes. bytes is the sum over its entries; the list's callback subtracts an entry
 	// that leaves.
@@ -55,13 +55,13 @@ type textHash [sha256.Size]byte
 
 // newPersisted makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
 func newPersisted(cfg Config) *persisted {
-	p := &persisted{trusted: cfg.Trusted, only: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
+	p := &persisted{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
 	// With only, no text is stored, because find does not ask whether a stored text is trusted.
-	if p.only {
+	if p.trustedOnly {
 		p.limit = 0
 	}
 	var err error
-	p.byLRU, err = lru.NewLRU(int(p.limit/storedBytes)+1, func(_ textHash, text string) { p.bytes -= storedBytes + int64(len(text)) })
+	p.byLRU, err = lru.NewLRU(int(p.limit/storedOverhead)+1, func(_ textHash, text string) { p.bytes -= storedOverhead + int64(len(text)) })
 	if err != nil {
 		panic("transport: " + err.Error()) // only for a capacity below 1
 	}
@@ -101,7 +101,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 		}
 	}
 	// A text is trusted if it is in the manifest, whether or not the client sent its hash too.
-	if p.only && !p.trusted.has(request.Query) {
+	if p.trustedOnly && !p.trusted.has(request.Query) {
 		return nil, services.Errorf(services.Forbidden, "query: only trusted documents are executed here (--trusted-only)")
 	}
 	return keep, nil
@@ -134,7 +134,7 @@ func (p *persisted) get(hash textHash) (string, bool) {
 
 // add stores a text, unless it is larger than the whole store.
 func (p *persisted) add(hash textHash, text string) {
-	size := storedBytes + int64(len(text))
+	size := storedOverhead + int64(len(text))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if size > p.limit {

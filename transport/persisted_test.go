@@ -23,8 +23,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hashed is a request that names its query by hash, and contains the text too if that is not "".
-func hashed(hash, query string) string {
+// hashedRequest is a request that names its query by hash, and contains the text too if that is not "".
+func hashedRequest(hash, query string) string {
 	request := map[string]any{"extensions": map[string]any{"persistedQuery": map[string]any{"version": 1, "sha256Hash": hash}}}
 	if query != "" {
 		request["query"] = query
@@ -47,7 +47,7 @@ func TestAutomaticPersistedQueries(t *testing.T) {
 		return ask(t, handler, http.MethodGet, "/graphql?"+values.Encode(), "")
 	}
 	byPost := func(handler http.Handler, query string) answer {
-		return ask(t, handler, http.MethodPost, "/graphql", hashed(hash, query))
+		return ask(t, handler, http.MethodPost, "/graphql", hashedRequest(hash, query))
 	}
 	for name, send := range map[string]func(http.Handler, string) answer{"GET": byGet, "POST": byPost} {
 		handler := newHTTP(t, withPersisted)
@@ -78,33 +78,33 @@ func TestPersistedQueriesAreChecked(t *testing.T) {
 	handler := newHTTP(t, withPersisted)
 	good := "{ hello }"
 	for name, body := range map[string]string{
-		"AnotherText": hashed(hashOf("{ who }"), good),
-		"UpperCase":   hashed(strings.ToUpper(hashOf(good)), good),
-		"Short":       hashed("abcd", good),
-		"NoHex":       hashed(strings.Repeat("x", 64), ""),
+		"AnotherText": hashedRequest(hashOf("{ who }"), good),
+		"UpperCase":   hashedRequest(strings.ToUpper(hashOf(good)), good),
+		"Short":       hashedRequest("abcd", good),
+		"NoHex":       hashedRequest(strings.Repeat("x", 64), ""),
 		"Version":     `{"extensions":{"persistedQuery":{"version":2,"sha256Hash":"` + hashOf(good) + `"}}}`,
 		"NoObject":    `{"extensions":{"persistedQuery":true}}`,
-		"NotValid":    hashed(hashOf("{ nothing }"), "{ nothing }"),
-		"TooDeep":     hashed(hashOf("{"+strings.Repeat("a{", 50)), "{"+strings.Repeat("a{", 50)),
+		"NotValid":    hashedRequest(hashOf("{ nothing }"), "{ nothing }"),
+		"TooDeep":     hashedRequest(hashOf("{"+strings.Repeat("a{", 50)), "{"+strings.Repeat("a{", 50)),
 	} {
 		if got := ask(t, handler, http.MethodPost, "/graphql", body); got.code() != services.Invalid {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
 	for _, text := range []string{"{ who }", "{ nothing }", good} {
-		if got := ask(t, handler, http.MethodPost, "/graphql", hashed(hashOf(text), "")); got.code() != services.PersistedQueryNotFound {
+		if got := ask(t, handler, http.MethodPost, "/graphql", hashedRequest(hashOf(text), "")); got.code() != services.PersistedQueryNotFound {
 			t.Errorf("%s was stored: %s", text, got.body)
 		}
 	}
 	hash := hashOf(`mutation { set(text: "a") }`)
-	ask(t, handler, http.MethodPost, "/graphql", hashed(hash, `mutation { set(text: "a") }`))
+	ask(t, handler, http.MethodPost, "/graphql", hashedRequest(hash, `mutation { set(text: "a") }`))
 	got := ask(t, handler, http.MethodGet, "/graphql?extensions="+url.QueryEscape(`{"persistedQuery":{"version":1,"sha256Hash":"`+hash+`"}}`), "")
 	if got.status != http.StatusMethodNotAllowed {
 		t.Errorf("a mutation by its hash and GET: %d %s", got.status, got.body)
 	}
 	dear := newHTTP(t, func(cfg *Config) { withPersisted(cfg); cfg.QueryCost = 1 })
-	ask(t, dear, http.MethodPost, "/graphql", hashed(hashOf("{hello who}"), "{hello who}"))
-	if got := ask(t, dear, http.MethodPost, "/graphql", hashed(hashOf("{hello who}"), "")); got.code() != services.Invalid || !strings.Contains(got.body, "costs") {
+	ask(t, dear, http.MethodPost, "/graphql", hashedRequest(hashOf("{hello who}"), "{hello who}"))
+	if got := ask(t, dear, http.MethodPost, "/graphql", hashedRequest(hashOf("{hello who}"), "")); got.code() != services.Invalid || !strings.Contains(got.body, "costs") {
 		t.Errorf("the cost does not hold on a hash: %s", got.body)
 	}
 }
@@ -159,12 +159,12 @@ func TestPersistedQueriesOfSubscriptions(t *testing.T) {
 	const query = "subscription { ticks }"
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
-		c.send(`{"type":"subscribe","id":"1","payload":` + hashed(hashOf(query), "") + `}`)
+		c.send(`{"type":"subscribe","id":"1","payload":` + hashedRequest(hashOf(query), "") + `}`)
 		c.expect(`{"type":"error","id":"1","payload":[{"message":"PersistedQueryNotFound","extensions":{"code":"PERSISTED_QUERY_NOT_FOUND"}}]}`)
-		c.send(`{"type":"subscribe","id":"1","payload":` + hashed(hashOf(query), query) + `}`)
+		c.send(`{"type":"subscribe","id":"1","payload":` + hashedRequest(hashOf(query), query) + `}`)
 		synctest.Wait()
-		c.send(`{"type":"subscribe","id":"2","payload":` + hashed(hashOf(query), "") + `}`)
-		e := w.listen(w.http(http.MethodPost, "", hashed(hashOf(query), ""), "Accept", typeEvents))
+		c.send(`{"type":"subscribe","id":"2","payload":` + hashedRequest(hashOf(query), "") + `}`)
+		e := w.listen(w.http(http.MethodPost, "", hashedRequest(hashOf(query), ""), "Accept", typeEvents))
 		synctest.Wait()
 		if n := len(w.sockets.shared.entries); n != 1 {
 			t.Errorf("%d documents are held for one", n)
@@ -198,7 +198,7 @@ func TestTrustedDocuments(t *testing.T) {
 			handler := newHTTP(t, func(cfg *Config) { cfg.Trusted, cfg.TrustedOnly, cfg.PersistedBytes = trusted, only, 1<<20 })
 			const variables = `"variables":{"t":"a"}`
 			for form, body := range map[string]string{
-				"ID": `{"documentId":"sha256:` + hashOf(query) + `",` + variables + `}`, "Hash": strings.TrimSuffix(hashed(hashOf(query), ""), "}") + `,` + variables + `}`,
+				"ID": `{"documentId":"sha256:` + hashOf(query) + `",` + variables + `}`, "Hash": strings.TrimSuffix(hashedRequest(hashOf(query), ""), "}") + `,` + variables + `}`,
 				"Text": fmt.Sprintf(`{"query":%q,%s}`, query, variables),
 			} {
 				if got := ask(t, handler, http.MethodPost, "/graphql", body); got.body != `{"data":{"echo":"a"}}` {
@@ -216,7 +216,7 @@ func TestTrustedDocuments(t *testing.T) {
 				if got := ask(t, handler, http.MethodPost, "/graphql", fmt.Sprintf(`{"query":%q,%s}`, other, variables)); got.code() != want {
 					t.Errorf("%s: a text that is not trusted, only %t: %s", name, only, got.body)
 				}
-				if got := ask(t, handler, http.MethodPost, "/graphql", hashed(hashOf(other), other)); only && got.code() != services.Forbidden {
+				if got := ask(t, handler, http.MethodPost, "/graphql", hashedRequest(hashOf(other), other)); only && got.code() != services.Forbidden {
 					t.Errorf("%s: a hash that is not trusted: %s", name, got.body)
 				}
 			}

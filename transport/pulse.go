@@ -56,9 +56,9 @@ func jittered(interval time.Duration) time.Duration {
 	return interval + rand.N(interval/5+1) - interval/10
 }
 
-// pinged answers a ping of the WebSocket protocol. The ping counts as a message, or a flood of pings would cost nothing.
-func (s *socket) pinged(payload []byte) {
-	if !s.allowed() {
+// answerPing answers a ping of the WebSocket protocol. The ping counts as a message, or a flood of pings would cost nothing.
+func (s *socket) answerPing(payload []byte) {
+	if !s.allowsMessage() {
 		s.close(closeTooMany, "too many messages")
 		return
 	}
@@ -67,9 +67,9 @@ func (s *socket) pinged(payload []byte) {
 	}
 }
 
-// allowed counts one message against the socket's allowance, which grows with time up to burst. Only the reading goroutine calls
+// allowsMessage counts one message against the socket's allowance, which grows with time up to burst. Only the reading goroutine calls
 // it. A clock that goes backwards gives nothing and takes nothing.
-func (s *socket) allowed() bool {
+func (s *socket) allowsMessage() bool {
 	s.refill()
 	s.allowance--
 	return s.allowance >= 0
@@ -95,10 +95,10 @@ func (s *socket) allowsFrame() bool {
 // refill raises the allowances by the time since they were last computed.
 func (s *socket) refill() {
 	now, burst := s.sockets.cfg.Clock.Now(), s.sockets.burst()
-	more := max(0, now.Sub(s.counted)).Seconds() * float64(s.sockets.cfg.MessagesPerSecond)
+	more := max(0, now.Sub(s.refilledAt)).Seconds() * float64(s.sockets.cfg.MessagesPerSecond)
 	s.allowance = min(burst, s.allowance+more)
 	s.frameAllowance = min(burst*framesPerMessage, s.frameAllowance+more*framesPerMessage)
-	s.counted = now
+	s.refilledAt = now
 }
 
 // renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between

@@ -25,8 +25,8 @@ type watch interface {
 	stop()
 }
 
-// watchable returns the access to a connection's descriptor, beneath the wrappers of this package; nil if it has none.
-func watchable(conn net.Conn) syscall.RawConn {
+// rawConnOf returns the access to a connection's descriptor, beneath the wrappers of this package; nil if it has none.
+func rawConnOf(conn net.Conn) syscall.RawConn {
 	for {
 		switch outer := conn.(type) {
 		case *handedConn:

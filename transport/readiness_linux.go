@@ -35,7 +35,7 @@ const eventsAtOnce = 256
 
 // add watches a connection. It returns nil if the system refuses; the socket then waits in a goroutine, as on other systems.
 func (e *epoll) add(conn net.Conn, ready func()) watch {
-	raw := watchable(conn)
+	raw := rawConnOf(conn)
 	if raw == nil {
 		return nil
 	}

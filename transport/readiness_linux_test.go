@@ -35,8 +35,8 @@ func pair(t *testing.T) (ours, theirs *net.TCPConn) {
 	return accepted.(*net.TCPConn), dialled.(*net.TCPConn)
 }
 
-// watched watches a connection; each call of ready sends a token.
-func watched(t *testing.T, e *epoll, conn net.Conn) (watch, chan struct{}) {
+// watchConn watches a connection; each call of ready sends a token.
+func watchConn(t *testing.T, e *epoll, conn net.Conn) (watch, chan struct{}) {
 	t.Helper()
 	tokens := make(chan struct{}, 100)
 	w := e.add(conn, func() { tokens <- struct{}{} })
@@ -71,13 +71,13 @@ func newEpoll() *epoll { return newReadiness().(*epoll) }
 func TestReadinessTellsOfInputOnce(t *testing.T) {
 	e := newEpoll()
 	ours, theirs := pair(t)
-	w, tokens := watched(t, e, &handedConn{Conn: &boundConn{Conn: ours}})
+	w, tokens := watchConn(t, e, &handedConn{Conn: &boundConn{Conn: ours}})
 	writes(t, theirs, "a")
 	w.arm()
 	expectReady(t, tokens)
 	writes(t, theirs, "b")
 	other, others := pair(t)
-	fence, fenced := watched(t, e, other)
+	fence, fenced := watchConn(t, e, other)
 	fence.arm()
 	writes(t, others, "x")
 	expectReady(t, fenced) // by now an earlier input was reported, or never will be
@@ -117,7 +117,7 @@ func TestReadinessTellsOfTheEnd(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " before arm ", before), func(t *testing.T) {
 				ours, theirs := pair(t)
-				w, tokens := watched(t, newEpoll(), ours)
+				w, tokens := watchConn(t, newEpoll(), ours)
 				if before {
 					end(w, ours, theirs)
 				}
@@ -166,14 +166,14 @@ func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 func TestReadinessTakesNoConnectionForAnother(t *testing.T) {
 	e := newEpoll()
 	keep, _ := pair(t)
-	watched(t, e, keep) // keeps the goroutine
+	watchConn(t, e, keep) // keeps the goroutine
 	for range 50 {
 		ours, _ := pair(t)
-		w, old := watched(t, e, ours)
+		w, old := watchConn(t, e, ours)
 		w.arm()
 		ours.Close()
 		again, theirs := pair(t)
-		now, tokens := watched(t, e, again)
+		now, tokens := watchConn(t, e, again)
 		now.arm()
 		writes(t, theirs, "a")
 		expectReady(t, tokens)

@@ -14,14 +14,14 @@ type peekedConn struct {
 	net.Conn
 	mu       sync.Mutex
 	before   []byte    // the bytes that the watch has read
-	failed   error     // of its read
+	readErr  error     // of its read
 	watching bool      // a watch is reading
 	deadline time.Time // for reads; a watch has none
 }
 
 func (c *peekedConn) Read(to []byte) (int, error) {
 	c.mu.Lock()
-	n, err := copy(to, c.before), c.failed
+	n, err := copy(to, c.before), c.readErr
 	c.before = c.before[n:]
 	c.mu.Unlock()
 	if n > 0 || err != nil {
@@ -45,7 +45,7 @@ func (c *peekedConn) peek(tell func()) {
 	var first [3]byte // fewer than the head of a frame
 	n, err := c.Conn.Read(first[:])
 	c.mu.Lock()
-	c.before, c.failed, c.watching = append(c.before, first[:n]...), err, false
+	c.before, c.readErr, c.watching = append(c.before, first[:n]...), err, false
 	_ = c.Conn.SetReadDeadline(c.deadline)
 	c.mu.Unlock()
 	if !errors.Is(err, io.ErrClosedPipe) {
@@ -58,10 +58,10 @@ type peeking struct{ watches atomic.Int64 }
 
 // peekingWatch is a watch of a peekedConn.
 type peekingWatch struct {
-	of    *peeking
-	conn  *peekedConn
-	ready func()
-	armed atomic.Bool
+	counter *peeking
+	conn    *peekedConn
+	ready   func()
+	armed   atomic.Bool
 }
 
 func (p *peeking) add(conn net.Conn, ready func()) watch {
@@ -70,14 +70,14 @@ func (p *peeking) add(conn net.Conn, ready func()) watch {
 		return nil
 	}
 	p.watches.Add(1)
-	return &peekingWatch{of: p, conn: peeked, ready: ready}
+	return &peekingWatch{counter: p, conn: peeked, ready: ready}
 }
 
 func (w *peekingWatch) arm() {
 	w.armed.Store(true)
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
-	if len(w.conn.before) > 0 || w.conn.failed != nil {
+	if len(w.conn.before) > 0 || w.conn.readErr != nil {
 		w.fire()
 		return
 	}
@@ -94,4 +94,4 @@ func (w *peekingWatch) fire() {
 	}
 }
 
-func (w *peekingWatch) stop() { w.of.watches.Add(-1) }
+func (w *peekingWatch) stop() { w.counter.watches.Add(-1) }

@@ -57,9 +57,9 @@ func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 // Unwrap is for http.ResponseController, which sets deadlines, flushes and hijacks.
 func (r *httpRequest) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// stamped returns the response with the request's ID in its errors, as in the header of the answer. A response without errors is
+// withRequestID returns the response with the request's ID in its errors, as in the header of the answer. A response without errors is
 // returned unchanged, and has no such header unless the client gave an ID.
-func stamped(w http.ResponseWriter, response *graphql.Response) *graphql.Response {
+func withRequestID(w http.ResponseWriter, response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response
 	}

@@ -126,7 +126,7 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 	if wait := retryAfter(err); wait > 0 { // the header has whole seconds, rounded up
 		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
-	write(w, status, typeJSON, appendResponse(nil, stamped(w, &graphql.Response{Errors: asList(err)})))
+	write(w, status, typeJSON, appendResponse(nil, withRequestID(w, &graphql.Response{Errors: asList(err)})))
 }
 
 // writeResponse answers a well-formed request. A request error has the status 200 in plain JSON, whose clients read the body, and
@@ -137,7 +137,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 		status = http.StatusBadRequest
 	}
 	// The body is encoded before the status is sent, because stamped sets a header.
-	body := appendResponse(nil, stamped(w, response))
+	body := appendResponse(nil, withRequestID(w, response))
 	if len(body) < compressFrom || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		write(w, status, accepted, body)
 		return

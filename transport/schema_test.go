@@ -18,12 +18,12 @@ import (
 
 // testSchema is a small executable schema, written by hand on the functions of gqlgen that generated code calls.
 type testSchema struct {
-	hub    *testHub
-	schema *ast.Schema
-	gate   chan struct{}                  // closed by the test to let the field lingers end
-	hello  string                         // the value of the field hello
-	more   map[string]any                 // extensions of each event
-	fault  atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
+	hub        *testHub
+	schema     *ast.Schema
+	gate       chan struct{}                  // closed by the test to let the field lingers end
+	hello      string                         // the value of the field hello
+	extensions map[string]any                 // extensions of each event
+	fault      atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
 
 // testSDL is the schema that testSchema executes.
@@ -98,7 +98,7 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 				return nil
 			}
 			data.MarshalGQL(&buffer)
-			for name, value := range s.more {
+			for name, value := range s.extensions {
 				graphql.RegisterExtension(ctx, name, value)
 			}
 			return &graphql.Response{Data: buffer.Bytes()}
@@ -223,7 +223,7 @@ func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.Fie
 type testHub struct {
 	mu       sync.Mutex
 	watchers map[*testWatcher]struct{}
-	refuse   error // what watch returns; nil: it watches
+	watchErr error // what watch returns; nil: it watches
 }
 
 // testWatcher is the channel of one subscription, and whom to wake for it.
@@ -261,8 +261,8 @@ func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 func (h *testHub) enter(one *testWatcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.refuse != nil {
-		return h.refuse
+	if h.watchErr != nil {
+		return h.watchErr
 	}
 	if h.watchers == nil {
 		h.watchers = make(map[*testWatcher]struct{})

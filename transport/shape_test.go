@@ -175,7 +175,7 @@ func drawDocument(t *rapid.T) string {
 		if rapid.IntRange(0, 19).Draw(t, "directed") == 0 {
 			part += "@" + names.Draw(t, "directive")
 		}
-		if depth == 0 || kindOfLeaf(part) {
+		if depth == 0 || isLeaf(part) {
 			return part + " "
 		}
 		return part + "{" + strings.Repeat(selection(depth-1), rapid.SampledFrom([]int{1, 1, 1, 2, 40}).Draw(t, "times")) + "} "
@@ -187,8 +187,8 @@ func drawDocument(t *rapid.T) string {
 	return text
 }
 
-// kindOfLeaf reports whether a drawn field is one that has no selection in the schema.
-func kindOfLeaf(part string) bool {
+// isLeaf reports whether a drawn field is one that has no selection in the schema.
+func isLeaf(part string) bool {
 	return strings.HasSuffix(part, "value") || strings.HasSuffix(part, "id")
 }
 

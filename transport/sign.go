@@ -12,8 +12,8 @@ import (
 	"tidings/services"
 )
 
-// NewToken is a token to be signed, and its key. It is for the command `tidings token` and for tests: a server signs nothing.
-type NewToken struct {
+// UnsignedToken is a token to be signed, and its key. It is for the command `tidings token` and for tests: a server signs nothing.
+type UnsignedToken struct {
 	HMACSecret     string // for HS256; ignored if PrivateKeyFile is set
 	PrivateKeyFile string // PEM: an RSA key for RS256, an Ed25519 key for EdDSA
 
@@ -26,7 +26,7 @@ type NewToken struct {
 
 // Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. The token
 // has no kid, so a set of several keys does not accept it.
-func (t NewToken) Sign() (string, error) {
+func (t UnsignedToken) Sign() (string, error) {
 	method, key, err := t.key()
 	if err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func (t NewToken) Sign() (string, error) {
 
 // key reads the signing key, and chooses the method by the key's type. Its own error replaces the errors of the parsers, which name
 // neither the file nor the reason well.
-func (t NewToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
+func (t UnsignedToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
 	if t.PrivateKeyFile == "" {
 		return jwt.SigningMethodHS256, []byte(t.HMACSecret), nil
 	}

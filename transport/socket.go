@@ -30,7 +30,7 @@ type socket struct {
 
 	allowance      float64   // messages that may arrive now; used only by the reading goroutine
 	frameAllowance float64   // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
-	counted        time.Time // when allowance and frameAllowance were last computed
+	refilledAt     time.Time // when allowance and frameAllowance were last computed
 	messageBy      time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade        *upgrade  // the headers of the upgrade, until connection_init
 
@@ -44,19 +44,19 @@ type socket struct {
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
 // token and the device of connection_init take precedence. authorization is the error of a malformed header.
 type upgrade struct {
-	authorization error // the fault of the header Authorization; nil: it has none
-	token         string
-	actAs         string // the header Tidings-Act-As
-	device        string
+	authorizationErr error // the fault of the header Authorization; nil: it has none
+	token            string
+	actAs            string // the header Tidings-Act-As
+	device           string
 }
 
 // newSocket makes a socket of a connection that was upgraded. It keeps nothing of the request but the headers in upgrade. The
 // wait for connection_init begins here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
-	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst(), frameAllowance: owner.burst() * framesPerMessage}
+	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, refilledAt: owner.cfg.Clock.Now(), allowance: owner.burst(), frameAllowance: owner.burst() * framesPerMessage}
 	s.line = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
-	s.upgrade.token, s.upgrade.authorization = bearer(header)
+	s.upgrade.token, s.upgrade.authorizationErr = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
 	s.ctx = context.Background()
 	if owner.readiness != nil {
@@ -119,13 +119,13 @@ func (s *socket) readFrame(in *input) (err error) {
 		}
 		switch f.opcode {
 		case websocket.PingMessage:
-			s.pinged(payload)
+			s.answerPing(payload)
 		case websocket.PongMessage:
 			if s.allowsFrame() {
 				s.renew()
 			}
 		default:
-			return s.closed(payload)
+			return s.answerClose(payload)
 		}
 		return nil
 	default:
@@ -154,15 +154,15 @@ func (s *socket) readData(in *input, f frame) error {
 	if f.final {
 		s.messageBy = time.Time{}
 		s.renew()
-		s.received(in.kind, in.message.Bytes())
+		s.handleMessage(in.kind, in.message.Bytes())
 	}
 	return nil
 }
 
-// received handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
+// handleMessage handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
 // write of a short answer.
-func (s *socket) received(kind int, text []byte) {
-	if !s.allowed() {
+func (s *socket) handleMessage(kind int, text []byte) {
+	if !s.allowsMessage() {
 		s.close(closeTooMany, "too many messages")
 		return
 	}
@@ -207,7 +207,7 @@ func (s *socket) init(payload map[string]any) {
 	token, device, err := credentials(payload)
 	// The headers of the upgrade supply what connection_init omits.
 	if err == nil && token == "" {
-		token, err = asked.token, asked.authorization
+		token, err = asked.token, asked.authorizationErr
 	}
 	if device == "" {
 		device = asked.device
@@ -268,7 +268,7 @@ func (s *socket) subscribe(read message) {
 	// This is an error of the operation and not of the socket: other operations go on.
 	case beginAtLimit:
 		one.cancel()
-		_ = s.send(s.completeWithErrors(nil, read.id, one.named(asList(s.tooMany()))))
+		_ = s.send(s.completeWithErrors(nil, read.id, one.named(asList(s.operationsAtLimit()))))
 	case beginClosing:
 		one.cancel()
 	}
@@ -326,7 +326,7 @@ func (s *socket) close(code int, reason string) {
 	if !s.shut() {
 		return
 	}
-	if s.wire.close(code, shorten(reason)) != nil {
+	if s.wire.close(code, cutReason(reason)) != nil {
 		s.cut()
 		return
 	}

@@ -52,8 +52,8 @@ func (s *socket) survive(err *error) {
 	s.closeAndDiscard(websocket.CloseInternalServerErr, "an error on our side")
 }
 
-// closed answers the client's close frame, and returns the error that ends the socket.
-func (s *socket) closed(payload []byte) error {
+// answerClose answers the client's close frame, and returns the error that ends the socket.
+func (s *socket) answerClose(payload []byte) error {
 	code, err := closeAnswer(payload)
 	if err != nil {
 		return s.refuse(err)

@@ -144,10 +144,10 @@ func TestSocketFrameRate(t *testing.T) {
 				}
 				send(frames[0], 1)
 				send(frames[1], (20+20)*framesPerMessage-1) // operations and messages
-				c.nothing()
+				c.expectNothing()
 				pass(time.Second)
 				send(frames[1], 20*framesPerMessage)
-				c.nothing()
+				c.expectNothing()
 				send(frames[1], 1)
 				c.expectClose(closeTooMany)
 			})

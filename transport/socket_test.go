@@ -91,13 +91,13 @@ func TestSocketInitTimeout(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.connect()
 		pass(3*time.Second - time.Millisecond)
-		c.nothing()
+		c.expectNothing()
 		c.expectClose(4408)
 	})
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice") // an initialised socket is not closed
 		pass(10 * time.Second)
-		c.nothing()
+		c.expectNothing()
 	})
 }
 
@@ -275,7 +275,7 @@ func TestSocketPingOfTheProtocol(t *testing.T) {
 		c.send(`{"type":"ping","payload":{"n":12345678901234567890}}`)
 		c.expect(`{"type":"pong","payload":{"n":12345678901234567890}}`)
 		c.send(`{"type":"pong","payload":null}`)
-		c.nothing()
+		c.expectNothing()
 	})
 }
 
@@ -292,7 +292,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 			c.send(`{"type":"connection_init"}`)
 			c.expect(ack)
 			pass(5 * time.Minute)
-			c.nothing()
+			c.expectNothing()
 			if len(pings) < 10 || len(pings) > 14 {
 				t.Fatalf("%d pings in 5 minutes, want about 12", len(pings))
 			}
@@ -356,12 +356,12 @@ func TestSocketMessageRate(t *testing.T) {
 				for range 39 { // 20 operations and 20 messages at once; connection_init was the first message
 					ping(c)
 				}
-				c.nothing()
+				c.expectNothing()
 				pass(time.Second)
 				for range 20 {
 					ping(c)
 				}
-				c.nothing()
+				c.expectNothing()
 				ping(c)
 				c.expectClose(4429)
 			})

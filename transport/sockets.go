@@ -188,7 +188,7 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, http.StatusForbidden, foreignPage(r))
 		return
 	}
-	if closed := s.closed(); closed != "" {
+	if closed := s.refusalReason(); closed != "" {
 		s.refused.Add(1)
 		writeFault(w, http.StatusServiceUnavailable, goingAway(closed))
 		return
@@ -208,9 +208,9 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	newSocket(s, conn.NetConn(), exec, r.Header, address).start(conn.Subprotocol())
 }
 
-// closed is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after, so add checks
+// refusalReason is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after, so add checks
 // again.
-func (s *Sockets) closed() string {
+func (s *Sockets) refusalReason() string {
 	switch {
 	case s.isDraining():
 		return "going away"

@@ -132,7 +132,7 @@ func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
 		w.schema.hub.mu.Lock()
-		w.schema.hub.refuse = errors.New("going away")
+		w.schema.hub.watchErr = errors.New("going away")
 		w.schema.hub.mu.Unlock()
 		go w.sockets.Drain(w.Context(), 10*time.Second)
 		synctest.Wait()

@@ -54,8 +54,8 @@ type stream struct {
 
 	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave. left means
 	// that the request has returned, and that response and control must not be used any more.
-	taken bool // claim has succeeded
-	left  bool // the request has returned
+	taken           bool // claim has succeeded
+	requestReturned bool // the request has returned
 }
 
 // errEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.
@@ -134,7 +134,7 @@ func (s *stream) serve(ctx context.Context) {
 			defer s.write.Unlock()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.left = true
+			s.requestReturned = true
 			return
 		case <-timer.C:
 			s.mu.Lock()
@@ -143,7 +143,7 @@ func (s *stream) serve(ctx context.Context) {
 			s.mu.Unlock()
 			// The client reconnects by itself, and its next request is refused because of its token.
 			if expired {
-				s.close(retry())
+				s.close(retryField())
 				<-s.ended
 			} else if ping && s.write.TryLock() { // a message that is being written serves the same purpose
 				_ = s.put(keepAlive, s.sockets.cfg.WriteTimeout)
@@ -230,7 +230,7 @@ func (s *stream) finished() {
 }
 
 // restart tells the client when to connect again, and closes the stream.
-func (s *stream) restart() { s.close(retry()) }
+func (s *stream) restart() { s.close(retryField()) }
 
 // dismiss closes the stream as restart does: the client reconnects, and its request is refused because the user is gone.
 func (s *stream) dismiss() { s.restart() }
@@ -241,13 +241,13 @@ func (s *stream) cut() {
 	s.close(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.left && s.isConnected() {
+	if !s.requestReturned && s.isConnected() {
 		_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // not every writer supports deadlines
 	}
 }
 
-// retry is the field that tells a browser when to reconnect.
-func retry() []byte {
+// retryField is the field that tells a browser when to reconnect.
+func retryField() []byte {
 	after := retryLeast + rand.N(retrySpread)
 	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)
 }
@@ -262,7 +262,7 @@ func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
 		to = appendText(append(to, `{"id":`...), id)
 		to = append(appendResponse(append(to, `,"payload":`...), response), '}')
 	}
-	oneLine(to[from:])
+	joinLines(to[from:])
 	return append(to, "\n\n"...)
 }
 
@@ -281,9 +281,9 @@ func (s *stream) complete(to []byte, id string) []byte {
 	return append(to, "\n\n"...)
 }
 
-// oneLine replaces the line breaks in a JSON text by spaces, because a line break would end the data of an event. JSON has line breaks
+// joinLines replaces the line breaks in a JSON text by spaces, because a line break would end the data of an event. JSON has line breaks
 // only between its tokens.
-func oneLine(text []byte) {
+func joinLines(text []byte) {
 	for i, char := range text {
 		if char == '\n' || char == '\r' {
 			text[i] = ' '

@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// silent opens an event stream for one operation. The client reads only when the test says so.
-func (w *world) silent() (net.Conn, *bufio.Reader) {
+// openUnread opens an event stream for one operation. The client reads only when the test says so.
+func (w *world) openUnread() (net.Conn, *bufio.Reader) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *world) silent() (net.Conn, *bufio.Reader) {
 // While a reader of events is blocked, many events come: only the one that is being written and the last one arrive.
 func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		conn, reader := w.silent()
+		conn, reader := w.openUnread()
 		defer conn.Close()
 		synctest.Wait()
 		for value := 1; value <= 100; value++ {
@@ -68,10 +68,10 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		const slow = 100 // more than there are workers
 		for range slow {
-			conn, _ := w.silent()
+			conn, _ := w.openUnread()
 			defer conn.Close()
 		}
-		e := w.distinct("alice", "subscription { ticks }")
+		e := w.openDistinct("alice", "subscription { ticks }")
 		synctest.Wait()
 		start := time.Now()
 		for value := range 5 {
@@ -100,10 +100,10 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 // complete.
 func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		streams := make([]*events, 20)
+		streams := make([]*streamClient, 20)
 		for i := range streams {
 			if i%2 == 0 {
-				streams[i] = w.distinct("alice", "subscription { ticks }")
+				streams[i] = w.openDistinct("alice", "subscription { ticks }")
 			} else {
 				streams[i] = w.fulfil(w.reserve("alice"))
 			}
@@ -135,7 +135,7 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 		}
 		waits := map[string]bool{}
 		for _, e := range streams {
-			last := e.end()
+			last := e.waitEnd()
 			if len(last) != 1 || !strings.HasPrefix(last[0], "retry: ") {
 				t.Fatalf("the last words of a stream: %q", last)
 			}
@@ -153,7 +153,7 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 
 func TestAnEventStreamIsKeptAlive(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		e := w.distinct("alice", "subscription { ticks }")
+		e := w.openDistinct("alice", "subscription { ticks }")
 		for range 5 {
 			start := time.Now()
 			e.expect(":")
@@ -176,7 +176,7 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 		e := w.listen(w.http(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))
 		start := time.Now()
 		pass(time.Minute)
-		last := e.end()
+		last := e.waitEnd()
 		if lived := time.Since(start); lived != time.Minute+leeway {
 			t.Errorf("lived for %v, want the token's life and the leeway", lived)
 		}
@@ -190,19 +190,19 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
 	gone := make(chan services.Viewer, 10)
 	inWorld(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {
-		open := func() *events {
+		open := func() *streamClient {
 			return w.listen(w.http(http.MethodPost, "", `{"query":"subscription { ticks }"}`,
 				"Accept", typeEvents, "Authorization", "Bearer dev:alice", "Tidings-Device", "phone"))
 		}
 		first, second := open(), open()
 		first.response.Body.Close()
-		first.end()
+		first.waitEnd()
 		synctest.Wait()
 		if len(gone) != 0 {
 			t.Error("gone with one of two")
 		}
 		second.response.Body.Close()
-		second.end()
+		second.waitEnd()
 		synctest.Wait()
 		if len(gone) != 1 || (<-gone).Device != "phone" {
 			t.Error("not gone with the last")
@@ -213,7 +213,7 @@ func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
 // A line break in an answer does not end its event.
 func TestAnEventHasOneLine(t *testing.T) {
 	text := []byte("{\"a\":\r\n1}\n")
-	oneLine(text)
+	joinLines(text)
 	if string(text) != `{"a":  1} ` {
 		t.Errorf("%q", text)
 	}

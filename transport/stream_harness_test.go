@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// events is a client of an event stream that reads all the time.
-type events struct {
+// streamClient is a client of an event stream that reads all the time.
+type streamClient struct {
 	*testing.T
 	response *http.Response
 	received chan string   // events and fields, each without the empty line after it
@@ -53,13 +53,13 @@ func (w *world) status(method, target, body string, header ...string) (int, stri
 }
 
 // listen reads a response as an event stream.
-func (w *world) listen(response *http.Response) *events {
+func (w *world) listen(response *http.Response) *streamClient {
 	w.Helper()
 	if kind := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || kind != "text/event-stream; charset=utf-8" {
 		text, _ := io.ReadAll(response.Body)
 		w.Fatalf("%d %s: %s", response.StatusCode, kind, text)
 	}
-	e := &events{T: w.T, response: response, received: make(chan string, 1000), ended: make(chan struct{})}
+	e := &streamClient{T: w.T, response: response, received: make(chan string, 1000), ended: make(chan struct{})}
 	go func() {
 		defer close(e.ended)
 		defer response.Body.Close()
@@ -78,8 +78,8 @@ func (w *world) listen(response *http.Response) *events {
 	return e
 }
 
-// distinct opens an event stream for one operation.
-func (w *world) distinct(key, query string) *events {
+// openDistinct opens an event stream for one operation.
+func (w *world) openDistinct(key, query string) *streamClient {
 	w.Helper()
 	return w.listen(w.http(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
 }
@@ -95,7 +95,7 @@ func (w *world) reserve(key string) string {
 }
 
 // fulfil opens the stream of a reservation as a browser's EventSource does, without a header of its own.
-func (w *world) fulfil(token string) *events {
+func (w *world) fulfil(token string) *streamClient {
 	w.Helper()
 	return w.listen(w.http(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
 }
@@ -108,7 +108,7 @@ func (w *world) postOperation(key, token, id, query string) (int, string) {
 }
 
 // expect fails the test unless the next event is want.
-func (e *events) expect(want string) {
+func (e *streamClient) expect(want string) {
 	e.Helper()
 	select {
 	case got := <-e.received:
@@ -125,8 +125,8 @@ func (e *events) expect(want string) {
 	}
 }
 
-// nothing fails the test if an event has come or is on its way, or if the stream has ended.
-func (e *events) nothing() {
+// expectNothing fails the test if an event has come or is on its way, or if the stream has ended.
+func (e *streamClient) expectNothing() {
 	e.Helper()
 	synctest.Wait()
 	select {
@@ -138,8 +138,8 @@ func (e *events) nothing() {
 	}
 }
 
-// end waits for the end of the stream, and returns what came before it.
-func (e *events) end() (last []string) {
+// waitEnd waits for the end of the stream, and returns what came before it.
+func (e *streamClient) waitEnd() (last []string) {
 	e.Helper()
 	select {
 	case <-e.ended:

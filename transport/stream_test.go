@@ -15,7 +15,7 @@ import (
 // A subscription, a query and a mutation each have their own event stream, which ends with the operation.
 func TestDistinctConnections(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
-		e := w.distinct("alice", "subscription { ticks }")
+		e := w.openDistinct("alice", "subscription { ticks }")
 		synctest.Wait()
 		w.schema.hub.publish(1)
 		e.expect(nextEvent(`{"data":{"ticks":1}}`))
@@ -23,7 +23,7 @@ func TestDistinctConnections(t *testing.T) {
 		e.expect(nextEvent(`{"data":{"ticks":2}}`))
 		w.schema.hub.closeAll()
 		e.expect(completeEvent)
-		e.end()
+		e.waitEnd()
 		for query, want := range map[string]string{
 			"{ who }":                        nextEvent(`{"data":{"who":"alice@"}}`),
 			`mutation { set(text: \"it\") }`: nextEvent(`{"data":{"set":"it"}}`),
@@ -59,7 +59,7 @@ func TestAcceptOfAnEventStream(t *testing.T) {
 		w.schema.hub.publish(1)
 		e.expect(nextEvent(`{"data":{"ticks":1}}`))
 		e.response.Body.Close()
-		e.end()
+		e.waitEnd()
 		if status, text := w.status(http.MethodGet, "?query=mutation%7Bset(text:%22a%22)%7D", "", "Accept", typeEvents); status != 405 {
 			t.Errorf("a mutation by GET: %d %s", status, text)
 		}
@@ -70,13 +70,13 @@ func TestAcceptOfAnEventStream(t *testing.T) {
 func TestClosingAnEventStreamEndsItsSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		for _, field := range []string{"ticks", "plain"} {
-			e := w.distinct("alice", "subscription { "+field+" }")
+			e := w.openDistinct("alice", "subscription { "+field+" }")
 			synctest.Wait()
 			if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Open != 0 || stats.Operations != 1 || w.schema.hub.count() != 1 {
 				t.Errorf("%s: %+v", field, stats)
 			}
 			e.response.Body.Close()
-			e.end()
+			e.waitEnd()
 			synctest.Wait()
 			if stats := w.sockets.Stats(); stats.Streams != 0 || stats.Operations != 0 || w.schema.hub.count() != 0 {
 				t.Errorf("%s: after its end: %+v", field, stats)
@@ -115,9 +115,9 @@ func TestSingleConnection(t *testing.T) {
 		e.expect(nextEvent(`{"id":"2","payload":{"data":{"ticks":6}}}`))
 		w.schema.hub.closeAll()
 		e.expect(completeEvent + `{"id":"2"}`)
-		e.nothing()
+		e.expectNothing()
 		e.response.Body.Close()
-		e.end()
+		e.waitEnd()
 		synctest.Wait()
 		if status, _ := w.postOperation("alice", token, "4", "{ who }"); status != 404 {
 			t.Errorf("after its stream ended a token has %d", status)
@@ -201,7 +201,7 @@ func TestEventStreamsThatAreRefused(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d with the code %s", test.name, status, text, test.status, test.code)
 			}
 		}
-		e.nothing()
+		e.expectNothing()
 		if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Operations != 1 {
 			t.Errorf("left: %+v", stats)
 		}
@@ -215,7 +215,7 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 	} {
 		inWorld(t, change, func(w *world) {
 			w.open("alice")
-			w.distinct("alice", "subscription { ticks }")
+			w.openDistinct("alice", "subscription { ticks }")
 			for method, body := range map[string]string{http.MethodPut: "", http.MethodPost: `{"query":"subscription { ticks }"}`} {
 				status, text := w.status(method, "", body, "Accept", typeEvents, "Authorization", "Bearer dev:alice")
 				if status != http.StatusTooManyRequests || !strings.Contains(text, "RATE_LIMITED") {
@@ -236,11 +236,11 @@ func TestEventStreamsHaveTheLimitsOfSockets(t *testing.T) {
 				t.Errorf("%d: %d %s", i, status, text)
 			}
 		}
-		e.nothing()
+		e.expectNothing()
 	})
 	limits := &fakeLimits{}
 	inWorld(t, func(c *SocketConfig) { c.Limits = limits }, func(w *world) {
-		limits.socket.Store(true)
+		limits.refuseSocket.Store(true)
 		if status, _ := w.status(http.MethodPut, "", "", "Authorization", "Bearer dev:alice"); status != http.StatusTooManyRequests {
 			t.Errorf("a user beyond the rate of sockets: %d", status)
 		}

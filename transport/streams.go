@@ -40,7 +40,7 @@ func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token strin
 // admitStream is openStream without the counter of refusals. If it refuses a stream, it undoes its counts. The context of a stream
 // is not the context of a request, because a reserved stream has several requests.
 func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
-	if closed := s.closed(); closed != "" {
+	if closed := s.refusalReason(); closed != "" {
 		return nil, goingAway(closed)
 	}
 	if !s.perAddress.enter(who.address) {
@@ -197,7 +197,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, parsed), withCodes(faults))
-		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, stamped(w, response)))
+		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, withRequestID(w, response)))
 		return
 	}
 	if parsed.Operation.Operation == ast.Mutation && r.Method == http.MethodGet {
@@ -214,7 +214,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	case beginDuplicateID:
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
 	case beginAtLimit:
-		err = stream.tooMany()
+		err = stream.operationsAtLimit()
 	case beginClosing:
 		err = services.Errorf(services.NotFound, "token: its event stream has ended: reserve one by PUT")
 	}
@@ -239,6 +239,6 @@ func operationID(id string) (string, error) {
 // nothing else. A stream without a token writes the form of distinct connections.
 func writeEvents(w http.ResponseWriter, response *graphql.Response) {
 	var one stream
-	body := one.complete(one.next(nil, "", stamped(w, response)), "")
+	body := one.complete(one.next(nil, "", withRequestID(w, response)), "")
 	write(w, http.StatusOK, typeEvents, body)
 }

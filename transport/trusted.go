@@ -17,7 +17,7 @@ const trustedPrefix = "sha256:"
 // TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while
 // the server runs, so they need no lock, and answers that depend on them may be remembered.
 type TrustedDocuments struct {
-	hashes map[textHash]string // texts by their hash
+	textByHash map[textHash]string // texts by their hash
 	// texts finds a document that a client sends in full; both maps share the strings.
 	texts map[string]struct{}
 }
@@ -46,13 +46,13 @@ func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	} else if err := json.Unmarshal(text, &byID); err != nil {
 		return nil, fmt.Errorf("a JSON object of texts by their id is needed: %w", err)
 	}
-	trusted := &TrustedDocuments{hashes: make(map[textHash]string, len(byID)), texts: make(map[string]struct{}, len(byID))}
+	trusted := &TrustedDocuments{textByHash: make(map[textHash]string, len(byID)), texts: make(map[string]struct{}, len(byID))}
 	for id, text := range byID {
 		var hash textHash
 		if !decodeHash(strings.TrimPrefix(id, trustedPrefix), &hash) || sha256.Sum256([]byte(text)) != hash {
 			return nil, fmt.Errorf("the id %s is not the SHA-256 of its text: 64 hexadecimal digits in lower case are needed, with or without sha256: before them", services.Quote(id))
 		}
-		trusted.hashes[hash], trusted.texts[text] = text, struct{}{}
+		trusted.textByHash[hash], trusted.texts[text] = text, struct{}{}
 	}
 	return trusted, nil
 }
@@ -62,7 +62,7 @@ func (t *TrustedDocuments) byHash(hash textHash) (text string, known bool) {
 	if t == nil {
 		return "", false
 	}
-	text, known = t.hashes[hash]
+	text, known = t.textByHash[hash]
 	return text, known
 }
 
@@ -91,7 +91,7 @@ func (t *TrustedDocuments) check(cfg Config, documents *documents) {
 	if t == nil {
 		return
 	}
-	for hash, text := range t.hashes {
+	for hash, text := range t.textByHash {
 		if _, faults := documents.prepare(text); len(faults) > 0 {
 			cfg.Log.Warn("a trusted document is refused", "id", trustedPrefix+hex.EncodeToString(hash[:]), "error", faults[0].Message)
 		}

@@ -38,7 +38,7 @@ func createOperation(
 	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), &request.RawParams)
 	// The executor's own message would not say which operations there are to choose from.
 	if operation.Operation == nil {
-		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, request.OperationName)}
+		return operation, 0, gqlerror.List{operationNameError(doc.QueryDocument, request.OperationName)}
 	}
 	// The client's own values are checked even if the executor has found a fault, because the executor's message may show a
 	// converted value.
@@ -59,8 +59,8 @@ func createOperation(
 	return operation, price, nil
 }
 
-// unnamed is the error for a document from which the operation to run cannot be chosen.
-func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
+// operationNameError is the error for a document from which the operation to run cannot be chosen.
+func operationNameError(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	err := services.Errorf(services.Invalid, "operationName: the document has no operation of this name")
 	if n := len(doc.Operations); name == "" {
 		err = services.Errorf(services.Invalid, "operationName: the document has %d operations; name one of them", n)
@@ -106,7 +106,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 		}
 		return nil
 	}
-	if need := needed(definition, value); need != "" {
+	if need := describeNeeded(definition, value); need != "" {
 		got := describeValue(value)
 		if text, is := value.(string); is && definition.Name == "Time" {
 			got = services.Quote(text) // the kind is right, so the text itself is wrong
@@ -116,9 +116,9 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	return nil
 }
 
-// needed describes the value that a scalar or an enum needs; "" if the given value may be right. It lists the scalars of the schema;
+// describeNeeded describes the value that a scalar or an enum needs; "" if the given value may be right. It lists the scalars of the schema;
 // any other scalar is left to its own function.
-func needed(definition *ast.Definition, value any) string {
+func describeNeeded(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
 	switch {

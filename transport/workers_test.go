@@ -135,7 +135,7 @@ func TestTapIgnoresResultsThatAreNoChannel(t *testing.T) {
 	one := &operation{execution: &execution{}}
 	var none <-chan int
 	for _, result := range []any{nil, 5, none} {
-		if got := one.tap(result); !reflect.DeepEqual(got, result) || one.source.IsValid() {
+		if got := one.tap(result); !reflect.DeepEqual(got, result) || one.resolverChannel.IsValid() {
 			t.Errorf("%v became %v", result, got)
 		}
 	}

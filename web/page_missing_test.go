@@ -18,14 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// behind starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
-func behind(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
+// missingProxy starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
+func missingProxy(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
 	t.Helper()
-	return breaking(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
+	return breakingProxy(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// breaking starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
-func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
+// breakingProxy starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
+func breakingProxy(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(file, func(t *testing.T) {
 			server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
-			origin, mend := behind(t, server, file)
+			origin, mend := missingProxy(t, server, file)
 			tab := browsertest.New(t)
 			browsertest.Navigate(tab, t, origin+"/graphiql")
 			browsertest.WaitFor(tab, t, "the page says what is missing", `[...document.querySelectorAll('.notice')].some((one) => one.innerText.includes(`+"`"+words+"`"+`))`)
@@ -83,9 +83,9 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	for _, width := range []int64{1280, 390} {
-		origin, mend := breaking(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
+		origin, mend := breakingProxy(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
 		tab := browsertest.New(t)
-		browsertest.Size(tab, t, width, 844)
+		browsertest.SetSize(tab, t, width, 844)
 		browsertest.Navigate(tab, t, origin+"/graphiql")
 		browsertest.WaitFor(tab, t, "the page says what it waits for", `document.querySelector('.loading')?.innerText.includes('The server does not answer. GraphiQL starts when it is back.')`)
 		browsertest.WaitNotice(tab, t, "gone", "does not answer, since")
@@ -98,7 +98,7 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 		browsertest.OpenOperation(tab, t, "WhyMyBadge")
 		browsertest.Run(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
-		quiet(t, tab, origin, "ERR_EMPTY_RESPONSE")
+		checkQuiet(t, tab, origin, "ERR_EMPTY_RESPONSE")
 	}
 }
 
@@ -106,12 +106,12 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 func TestPageWithoutItsScript(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true})
-	origin, _ := behind(t, server, "/graphiql-page.js")
+	origin, _ := missingProxy(t, server, "/graphiql-page.js")
 	blind := browsertest.New(t)
-	browsertest.Scripts(blind, t, false)
+	browsertest.PermitScripts(blind, t, false)
 	for name, tab := range map[string]context.Context{origin: browsertest.NewTab(blind, t), server.origin: blind} {
 		browsertest.Navigate(tab, t, name+"/graphiql")
-		browsertest.Scripts(tab, t, true) // for the test's own questions
+		browsertest.PermitScripts(tab, t, true) // for the test's own questions
 		browsertest.WaitFor(tab, t, "the words are seen", `getComputedStyle(document.querySelector('.late')).opacity === '1'`)
 		text := browsertest.Evaluate[string](tab, t, `document.body.innerText`)
 		if !strings.Contains(text, "needs JavaScript") || !strings.Contains(text, "Bearer dev:alice") {
@@ -127,7 +127,7 @@ func TestPageWithoutStorage(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	tab := browsertest.New(t)
-	browsertest.Before(tab, t, `for (const name of ['localStorage', 'sessionStorage']) {
+	browsertest.InjectScript(tab, t, `for (const name of ['localStorage', 'sessionStorage']) {
 		Object.defineProperty(window, name, {get() { throw new DOMException('Access is denied', 'SecurityError'); }});
 	}`)
 	browsertest.Open(tab, t, server.origin, "bob")
@@ -139,7 +139,7 @@ func TestPageWithoutStorage(t *testing.T) {
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
 	browsertest.Run(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer dev:bob")
-	quiet(t, tab, server.origin)
+	checkQuiet(t, tab, server.origin)
 }
 
 func TestLinks(t *testing.T) { onEach(t, links) }
@@ -197,7 +197,7 @@ func links(t *testing.T, server *stub, tab context.Context) {
 			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.CurrentPerson(other, t))
 		}
 	})
-	quiet(t, tab, server.origin)
+	checkQuiet(t, tab, server.origin)
 }
 
 // TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
@@ -231,7 +231,7 @@ func keysAlone(t *testing.T, server *stub, tab context.Context) {
 	reach("the button that stops the watch", `[aria-label="Stop WatchMyHomeFeed"]`)
 	browsertest.Press(tab, t, kb.Enter)
 	browsertest.WaitWatch(tab, t, "WatchMyHomeFeed", "stopped")
-	quiet(t, tab, server.origin)
+	checkQuiet(t, tab, server.origin)
 }
 
 func TestPageOnAPhone(t *testing.T) {
@@ -239,8 +239,8 @@ func TestPageOnAPhone(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	for _, dark := range []bool{false, true} {
 		tab := browsertest.New(t)
-		browsertest.Dark(tab, t, dark)
-		browsertest.Size(tab, t, 390, 844)
+		browsertest.SetDark(tab, t, dark)
+		browsertest.SetSize(tab, t, 390, 844)
 		browsertest.Open(tab, t, server.origin, "alice")
 		browsertest.WaitSchema(tab, t)
 		clean := func(what string) {
@@ -268,6 +268,6 @@ func TestPageOnAPhone(t *testing.T) {
 		browsertest.Click(tab, t, `[aria-label="Show Documentation Explorer"]`)
 		browsertest.WaitFor(tab, t, "the docs are there", `document.querySelector('.graphiql-doc-explorer')`)
 		clean("with the docs")
-		quiet(t, tab, server.origin)
+		checkQuiet(t, tab, server.origin)
 	}
 }

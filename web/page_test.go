@@ -49,16 +49,16 @@ func openOn(t *testing.T, size screen) (*stub, context.Context) {
 	t.Helper()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
 	tab := browsertest.New(t)
-	browsertest.Size(tab, t, size.width, size.height)
+	browsertest.SetSize(tab, t, size.width, size.height)
 	browsertest.Open(tab, t, server.origin, "")
 	browsertest.WaitSchema(tab, t)
 	return server, tab
 }
 
-// quiet checks that a page requested nothing from another origin, and that each of its complaints contains a permitted text.
-func quiet(t *testing.T, tab context.Context, origin string, permitted ...string) {
+// checkQuiet checks that a page requested nothing from another origin, and that each of its complaints contains a permitted text.
+func checkQuiet(t *testing.T, tab context.Context, origin string, permitted ...string) {
 	t.Helper()
-	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
+	if foreign := browsertest.ForeignAddresses(tab, origin); len(foreign) > 0 {
 		t.Errorf("the page asked elsewhere: %q", foreign)
 	}
 	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
@@ -94,7 +94,7 @@ func TestPageInTheBrowser(t *testing.T) {
 			browsertest.Run(tab, t)
 			if strings.Contains(op.Query, "\nsubscription ") {
 				browsertest.WaitEvent(tab, t, name, "as it is")
-				browsertest.WatchButton(tab, t, name, "Close")
+				browsertest.PressWatchButton(tab, t, name, "Close")
 				continue
 			}
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
@@ -129,7 +129,7 @@ func TestPageInTheBrowser(t *testing.T) {
 			t.Errorf("%s %s answered %d %s", request.Method, request.URL, request.Status, request.Error)
 		}
 	}
-	quiet(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
+	checkQuiet(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
 }
 
 // wantArrived checks that a ready-made operation arrived with alice's token. Of three operations it also checks the variables.
@@ -162,7 +162,7 @@ func TestOperationsWorkOnAnyDay(t *testing.T) {
 		"2031-12-31T00:00:05Z": {"2032-01-30T20:00:00Z", "2031-12-30T23:59"},
 	} {
 		tab := browsertest.New(t)
-		browsertest.Before(tab, t, `{
+		browsertest.InjectScript(tab, t, `{
 			const ahead = Date.parse('`+today+`') - Date.now(), Real = Date;
 			globalThis.Date = class extends Real {
 				constructor(...parts) { parts.length > 0 ? super(...parts) : super(Real.now() + ahead); }
@@ -179,7 +179,7 @@ func TestOperationsWorkOnAnyDay(t *testing.T) {
 				t.Errorf("on %s %s arrived with %s %q, want %s", today, name, time[0], got, time[1])
 			}
 		}
-		quiet(t, tab, server.origin)
+		checkQuiet(t, tab, server.origin)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	tab := browsertest.New(t)
 	// The script runs afterTimer once, directly after a timer of 100 ms, which GraphiQL uses to store an edit.
-	browsertest.Before(tab, t, `{
+	browsertest.InjectScript(tab, t, `{
 		const later = globalThis.setTimeout;
 		globalThis.setTimeout = (work, delay, ...rest) => later((...given) => {
 			work(...given);
@@ -299,7 +299,7 @@ func TestPageFollowsTheTheme(t *testing.T) {
 	browsertest.Open(tab, t, server.origin, "alice")
 	colours := map[bool][2]string{}
 	for _, dark := range []bool{false, true} {
-		browsertest.Dark(tab, t, dark)
+		browsertest.SetDark(tab, t, dark)
 		colours[dark] = [2]string{
 			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.bar')).backgroundColor`),
 			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.graphiql-container')).backgroundColor`),

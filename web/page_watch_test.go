@@ -33,7 +33,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		browsertest.WaitResponse(tab, t, `"what": "MyBadges"`)
 		server.push("another badge")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", `what "as it is" → "another badge"`)
-		if events := browsertest.Events(tab, t, "WatchMyBadges"); events != 2 {
+		if events := browsertest.CountEvents(tab, t, "WatchMyBadges"); events != 2 {
 			t.Errorf("%d events are shown, not 2", events)
 		}
 	})
@@ -62,14 +62,14 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		}
 	})
 	t.Run("stop, clear, start and close", func(t *testing.T) {
-		browsertest.WatchButton(tab, t, "WatchMyBadges", "Stop")
+		browsertest.PressWatchButton(tab, t, "WatchMyBadges", "Stop")
 		browsertest.WaitWatch(tab, t, "WatchMyBadges", "stopped")
 		eventually.Holds(t, "alice's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:bob"}) })
-		browsertest.WatchButton(tab, t, "WatchMyBadges", "Clear")
+		browsertest.PressWatchButton(tab, t, "WatchMyBadges", "Clear")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "No events yet.")
-		browsertest.WatchButton(tab, t, "WatchMyBadges", "Start")
+		browsertest.PressWatchButton(tab, t, "WatchMyBadges", "Start")
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
-		browsertest.WatchButton(tab, t, "WatchMyNotifications", "Close")
+		browsertest.PressWatchButton(tab, t, "WatchMyNotifications", "Close")
 		eventually.Holds(t, "bob's subscription ends", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
 	})
 	t.Run("after a reload too", func(t *testing.T) {
@@ -77,7 +77,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
 		eventually.Holds(t, "alice's alone runs", func() bool { return cmp.Equal(server.running(), []string{"Bearer dev:alice"}) })
 	})
-	quiet(t, tab, server.origin)
+	checkQuiet(t, tab, server.origin)
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	for _, protocol := range server.protocols {
@@ -123,5 +123,5 @@ func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	if strings.Contains(stored, secret) {
 		t.Errorf("the token is in storage: %s", stored)
 	}
-	quiet(t, tab, server.origin)
+	checkQuiet(t, tab, server.origin)
 }

@@ -32,8 +32,8 @@ func eachKept(t *testing.T, test func(k kept)) {
 	})
 }
 
-// writes runs one function for each error: the function inserts a user and returns that error.
-func (k kept) writes(ctx context.Context, errs ...error) []error {
+// writeUsers runs one function for each error: the function inserts a user and returns that error.
+func (k kept) writeUsers(ctx context.Context, errs ...error) []error {
 	var fns []func(*sql.Tx) error
 	for i, end := range errs {
 		fns = append(fns, func(tx *sql.Tx) error {
@@ -104,7 +104,7 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 		} {
 			err := k.Do(k.Ctx, pin, func(ctx context.Context) error {
 				k.wants(pinWithOutcome(Started))
-				err := errors.Join(k.writes(ctx, c.errs...)...)
+				err := errors.Join(k.writeUsers(ctx, c.errs...)...)
 				k.wants(pinWithOutcome(c.during))
 				return err
 			})
@@ -184,7 +184,7 @@ func TestWhatIsMadeIsTheTarget(t *testing.T) {
 		}{{"", made, nil}, {"announcement:0", "announcement:0", nil}, {"", "", services.Errorf(services.Invalid, "no")}} {
 			act := pin
 			act.Target, act.Made = c.target, func() string { return made }
-			_ = k.Do(k.Ctx, act, func(ctx context.Context) error { return errors.Join(k.writes(ctx, c.err)...) }) // the third fails
+			_ = k.Do(k.Ctx, act, func(ctx context.Context) error { return errors.Join(k.writeUsers(ctx, c.err)...) }) // the third fails
 			if got := k.last().Target; got != c.want {
 				t.Errorf("target %q, want %q", got, c.want)
 			}

@@ -101,7 +101,7 @@ func (n node) lit(user services.UserID) (names []string) {
 	n.Must(err)
 	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserID{user})
 	n.Must(err)
-	for _, dot := range at.shared.lights(at.own, at.segments, documents[0].DotsSeen) {
+	for _, dot := range at.shared.dotsFor(at.own, at.segments, documents[0].DotsSeen) {
 		if dot.Lit {
 			names = append(names, dot.Name)
 		}

@@ -50,7 +50,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 			return "", "", err
 		}
 		// New segments get their bits in this transaction, and none if it fails.
-		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
+		if a.Segments, err = ensureTarget(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
 		// The start is compared with tx.Now, not with the event's time: an announcement that has started by now needs no job.
@@ -124,7 +124,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		a.Content = *edit.Content
 	}
 	if edit.Segments != nil || edit.ForEveryone {
-		if a.Segments, err = target(ctx, tx, edit.Segments); err != nil {
+		if a.Segments, err = ensureTarget(ctx, tx, edit.Segments); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// target is the set of users that the named segments reach: everyone if none are named. A segment that is new gets a bit.
-func target(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
+// ensureTarget is the set of users that the named segments reach: everyone if none are named. A segment that is new gets a bit.
+func ensureTarget(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
 	if segments == nil {
 		return 0, nil
 	}
@@ -46,7 +46,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	}
 	return s.sharedCommand("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		// The segments that the application names for the first time get their bits.
-		bits, err := target(ctx, tx, segments)
+		bits, err := ensureTarget(ctx, tx, segments)
 		if err != nil {
 			return "", "", err
 		}

@@ -41,8 +41,8 @@ func (b *bundle) standing(user services.UserID) UserState {
 	return n
 }
 
-// standsAt makes a user's state in the announcements.
-func standsAt(version, position, dotsFrom uint64) services.AnnouncementState {
+// announcementState makes a user's state in the announcements.
+func announcementState(version, position, dotsFrom uint64) services.AnnouncementState {
 	return services.AnnouncementState{Version: version, Position: position, DotsFrom: dotsFrom}
 }
 
@@ -64,7 +64,7 @@ func TestNewUsersStartAtTheEnd(t *testing.T) {
 		version := uint64(b.Clock.Now().UnixMicro())
 		sqltest.Equal(b.T, b.standing(user), UserState{Dots: map[string]uint64{}})
 		stamp := b.raise("shop", 0)
-		want := UserState{AnnouncementState: standsAt(version, stamp, stamp), Dots: map[string]uint64{}}
+		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), Dots: map[string]uint64{}}
 		sqltest.Equal(b.T, b.enter(user), want)
 		b.raise("shop", 0)
 		sqltest.Equal(b.T, b.enter(user), want) // again changes nothing
@@ -117,7 +117,7 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			if back.Version <= old.Version {
 				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
 			}
-			sqltest.Equal(b.T, back, UserState{AnnouncementState: standsAt(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
+			sqltest.Equal(b.T, back, UserState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
 			sqltest.Equal(b.T, b.enter(here).Position < stamp, true)
 		}
 	})
@@ -197,10 +197,10 @@ func TestUserStateAgainstModel(t *testing.T) {
 				since := b.Clock.Now().Add(-dormancy)
 				return model.Version > 0 && seen.Before(since) && changed.Before(since)
 			}
-			forget := func() { model.AnnouncementState, model.Dots = standsAt(0, 0, 0), map[string]uint64{} }
+			forget := func() { model.AnnouncementState, model.Dots = announcementState(0, 0, 0), map[string]uint64{} }
 			visit := func() {
 				if model.Version == 0 {
-					model.AnnouncementState = standsAt(1, stamp, stamp)
+					model.AnnouncementState = announcementState(1, stamp, stamp)
 					changed = b.Clock.Now()
 				}
 			}

@@ -142,8 +142,8 @@ func (m *Memory) load(ctx context.Context) error {
 	return nil
 }
 
-// whole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
-func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+// readWhole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
+func (m *Memory) readWhole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	found, missing := m.texts.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -168,7 +168,7 @@ func (m *Memory) install(facts *Facts, before func()) bool {
 	}
 	before()
 	m.facts = facts
-	m.show(facts.At)
+	m.makeState(facts.At)
 	return true
 }
 
@@ -209,12 +209,12 @@ func (m *Memory) stateAt(now time.Time) *State {
 	if current := m.current.Load(); current.holdsAt(now) {
 		return current
 	}
-	return m.show(now)
+	return m.makeState(now)
 }
 
-// show makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
+// makeState makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
 // nodes make the same state, even one that has just started. Only on a node whose clock was set back, lifted is added.
-func (m *Memory) show(now time.Time) *State {
+func (m *Memory) makeState(now time.Time) *State {
 	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
 	if now.Before(m.facts.At) {
 		now = m.facts.At
@@ -324,8 +324,8 @@ func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool
 	return Announcement{}, false
 }
 
-// lights returns all dots, lit or not, for a user who has cleared some of them up to a stamp. Without a position no dot is lit.
-func (s *State) lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
+// dotsFor returns all dots, lit or not, for a user who has cleared some of them up to a stamp. Without a position no dot is lit.
+func (s *State) dotsFor(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(s.Dots))
 	for i, dot := range s.Dots {
 		dots[i].Name = dot.Name

@@ -234,7 +234,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 	m := newCache(e)
 	title := func() string {
 		t.Helper()
-		found, err := m.whole(t.Context(), []services.PostID{1, 2})
+		found, err := m.readWhole(t.Context(), []services.PostID{1, 2})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}

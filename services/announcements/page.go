@@ -62,7 +62,7 @@ func (s *Service) items(ctx context.Context, at userView, list []Announcement) (
 		ids[i] = a.ID
 	}
 	// One SELECT for the texts that this node does not have, whatever their number.
-	texts, err := s.Memory.whole(ctx, ids)
+	texts, err := s.Memory.readWhole(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	v.AddBoundaries(int64(state.Ended))
 	v.ChangesAt(ends)
 	badges.Announcements = source.Exact(count)
-	badges.Dots = state.lights(own, segments, v.Document.DotsSeen)
+	badges.Dots = state.dotsFor(own, segments, v.Document.DotsSeen)
 }
 
 // Explain lists the unread announcements.

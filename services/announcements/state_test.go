@@ -47,7 +47,7 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 		t.Error("an announcement is not shown")
 	}
 	lit := func(state services.AnnouncementState, segments Segments, cleared map[string]uint64) (all [2]bool) {
-		for i, dot := range n.lights(state, segments, cleared) {
+		for i, dot := range n.dotsFor(state, segments, cleared) {
 			all[i] = dot.Lit
 		}
 		return all

@@ -30,8 +30,8 @@ import (
 // auditEvery is the time of a lap of the audits of these tests.
 const auditEvery = 10 * time.Minute
 
-// lapOf runs a whole lap of an audit, and the second checks of the suspects.
-func lapOf(w node, a *audit.Audit) {
+// runLap runs a whole lap of an audit, and the second checks of the suspects.
+func runLap(w node, a *audit.Audit) {
 	w.TB.Helper()
 	everyone, err := people.ActiveUsers(w.TB.Context(), w.Store, 0, 10_000, time.Time{})
 	w.Must(err)
@@ -60,10 +60,10 @@ func litUser(w node) (user, author services.UserID) {
 	}
 	notificationstest.Like(w.World, w.Post(user), user, author)
 	send(w, user, author)
-	w.do(w.announced.SetSegments(author, []string{"a", "b", "c"}))
-	w.do(w.announced.SetSegments(user, []string{"a", "c"}))
-	w.do(w.announced.RaiseDot("shop", nil))
-	w.do(w.announced.ClearDot(user, "shop"))
+	w.do(w.announcements.SetSegments(author, []string{"a", "b", "c"}))
+	w.do(w.announcements.SetSegments(user, []string{"a", "c"}))
+	w.do(w.announcements.RaiseDot("shop", nil))
+	w.do(w.announcements.ClearDot(user, "shop"))
 	news := views.View{Code: "news", ID: "town"}
 	w.do(w.views.Touch(user, news, nil))
 	w.do(w.views.Add(news, "a", w.Clock.Now()))
@@ -140,7 +140,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 0 || got.Visited != 3 || got.Mended != 0 {
 		t.Fatalf("of three right ones: %+v; %+v", got, shownOf(w, user))
 	}
@@ -163,7 +163,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 				put = append(put, head, "3;0000000000009")
 			}
 			w.Server.Do(put...)
-			lapOf(w, a)
+			runLap(w, a)
 			drifted++
 			after := shownOf(w, user)
 			if got := a.Stats(); got.Drifted != drifted {
@@ -177,7 +177,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 			}
 		}
 	}
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != drifted {
 		t.Errorf("in the end %+v, want %d", got, drifted)
 	}
@@ -188,7 +188,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)
-	lapOf(w, a)
+	runLap(w, a)
 	good := shownOf(w, user)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
 	members, _ := w.Server.Do("ZRANGE", key("i"), "0", "-1").([]any)
@@ -217,7 +217,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 		"a state too few": func() { w.Server.Do("HDEL", key("c"), "2"); w.Server.Do("HINCRBY", key("b"), "Ck", "-1") },
 	} {
 		spoil()
-		lapOf(w, a)
+		runLap(w, a)
 		drifted++
 		if got := a.Stats(); got.Drifted != drifted {
 			t.Fatalf("%s: %+v, want %d", what, got, drifted)
@@ -248,7 +248,7 @@ func TestAuditRestoresLostViews(t *testing.T) {
 		func() { w.Server.Do("DEL", key("c")) },
 	} {
 		spoil()
-		lapOf(w, a)
+		runLap(w, a)
 		if difference := cmp.Diff(good, content(shownOf(w, user))); difference != "" {
 			t.Errorf("loss %d was brought back as:\n%s", i, difference)
 		}
@@ -257,7 +257,7 @@ func TestAuditRestoresLostViews(t *testing.T) {
 		}
 	}
 	w.Server.Do("DEL", key("b"))
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); shownOf(w, user).Wholeness != rdb.Absent || got.Mended != 8 || got.Drifted != 0 {
 		t.Errorf("of nobody: %+v", got)
 	}
@@ -270,7 +270,7 @@ func TestAuditAllowsForPassingDays(t *testing.T) {
 	a := newAudit(w, auditEvery)
 	for range 10 {
 		w.Clock.Advance(24 * time.Hour)
-		lapOf(w, a)
+		runLap(w, a)
 	}
 	if got := a.Stats(); got.Drifted != 0 || got.Visited < 30 {
 		t.Errorf("%+v", got)
@@ -286,13 +286,13 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	send(w, user, author)
 	w.Unfollow(author, user)
 	for range 5 {
-		lapOf(w, a) // the workers have stopped long ago
+		runLap(w, a) // the workers have stopped long ago
 	}
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("what jobs were to bring is taken for drift: %+v", got)
 	}
 	w.Quiet(w.Fanout)
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("what jobs have brought: %+v", got)
 	}
@@ -301,7 +301,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", services.MaxPostID-1)
 		return err
 	})
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 1 {
 		t.Errorf("a mark that no job projects: %+v", got)
 	}
@@ -316,7 +316,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	a := newAudit(w, auditEvery)
 	notificationstest.Like(w.World, w.Post(author), author, user)
 	for range 2 {
-		lapOf(w, a)
+		runLap(w, a)
 	}
 	w.Clock.Advance(2 * time.Second)
 	claimed, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
@@ -350,7 +350,7 @@ func TestAuditSkipsUsersWhoChange(t *testing.T) {
 	if got := a.Stats(); got.Drifted != 0 {
 		t.Errorf("%+v", got)
 	}
-	lapOf(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 1 {
 		t.Errorf("once it stands still: %+v", got)
 	}

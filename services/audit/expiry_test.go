@@ -19,13 +19,13 @@ func TestAuditAllowsForExpiredItems(t *testing.T) {
 	}}))
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)
-	lapOf(w, a)
+	runLap(w, a)
 	drifted := uint64(0)
 	find := func(values map[string]string, key string) {
 		t.Helper()
 		for field, value := range values {
 			w.Server.Do("HSET", fmt.Sprintf("{u%d}:%s", user, key), field, value)
-			lapOf(w, a)
+			runLap(w, a)
 			drifted++
 			if got := a.Stats(); got.Drifted != drifted {
 				t.Fatalf("%s = %q: %+v, want %d", field, value, got, drifted)
@@ -55,7 +55,7 @@ func TestAuditAllowsForExpiredItems(t *testing.T) {
 			w.Must(w.Projector.AgeFeeds(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
 			w.Must(w.chat.Source().Age(t.Context(), []services.UserID{user}, services.DayOf(w.Clock.Now())))
 		}
-		lapOf(w, a)
+		runLap(w, a)
 		if got := a.Stats(); got.Drifted != drifted {
 			t.Fatalf("after %d days %+v, want %d", day, got, drifted)
 		}

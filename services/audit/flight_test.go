@@ -154,7 +154,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	busy.Wait()
 	w.Quiet(w.Fanout)
 	for range 2 {
-		lapOf(w, a)
+		runLap(w, a)
 	}
 	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 250 {
 		t.Errorf("%d posts: %+v", len(f.posts), got)
@@ -192,8 +192,8 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	}
 	// The audit was checking all the time: it still finds a wrong number.
 	w.Server.Do("HSET", "{u1}:b", "fc", "299")
-	lapOf(w, a)
-	lapOf(w, a)
+	runLap(w, a)
+	runLap(w, a)
 	if got := a.Stats(); got.Drifted != 1 {
 		t.Errorf("%+v", got)
 	}

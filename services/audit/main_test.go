@@ -28,9 +28,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is one node with all features that write to users' documents.
 type node struct {
 	*fanouttest.World
-	announced *announcements.Service
-	chat      *chat.Service
-	views     *views.Service
+	announcements *announcements.Service
+	chat          *chat.Service
+	views         *views.Service
 }
 
 // newNode adds these features to the node of a world.

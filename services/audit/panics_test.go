@@ -45,9 +45,9 @@ func spoil(w node, users ...services.UserID) {
 	}
 }
 
-// turns runs an audit three times. The first time it visits all users of a small world, and the next two times it also checks the
+// runTurns runs an audit three times. The first time it visits all users of a small world, and the next two times it also checks the
 // suspects again.
-func turns(w node, a *audit.Audit) {
+func runTurns(w node, a *audit.Audit) {
 	w.TB.Helper()
 	w.Clock.Advance(auditEvery)
 	for range 3 {
@@ -64,7 +64,7 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 	users := w.Users(3)
 	spoil(w, users...)
 	f.compared = users[1]
-	turns(w, a)
+	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 2 || got.Drifted != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -72,7 +72,7 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 		t.Errorf("the log is %s", text)
 	}
 	f.compared = 0
-	turns(w, a)
+	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 5 || got.Drifted != 3 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}
@@ -95,14 +95,14 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 			w.Must(err)
 			breaks(f, users[0])
 			w.Clock.Advance(3 * time.Second)
-			turns(w, a)
+			runTurns(w, a)
 			if text := log.String(); !strings.Contains(text, "panic: while it") {
 				t.Errorf("the log is %s", text)
 			}
 			w.Agree(users[1:]...)
 			f.compared = 0
 			f.panicFor()
-			turns(w, a)
+			runTurns(w, a)
 			w.Agree(users...)
 			if got := a.Stats(); got.Drifted+got.Mended < 3 {
 				t.Errorf("%+v", got)
@@ -119,12 +119,12 @@ func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
 		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
 	}
 	f.panicFor(users[0])
-	turns(w, a)
+	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 1 || got.Mended != 1 {
 		t.Errorf("%+v", got)
 	}
 	f.panicFor()
-	turns(w, a)
+	runTurns(w, a)
 	if got := a.Stats(); got.Visited != 3 || got.Mended != 2 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}

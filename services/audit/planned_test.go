@@ -21,7 +21,7 @@ func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 		w := newNode(world)
 		user, _ := litUser(w)
 		a := newAudit(w, auditEvery)
-		lapOf(w, a)
+		runLap(w, a)
 		begin := w.Clock.Now()
 		for i := range 100 {
 			enqueue(w, jobs.NewJob{Kind: kind, Key: fmt.Sprint(i), NotBefore: begin.Add(time.Duration(i) * every)})

@@ -28,7 +28,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 		return nil
 	})
 	w.Quiet(w.Fanout)
-	lapOf(w, a)
+	runLap(w, a)
 	if found := a.Stats().Posts; found != 0 {
 		t.Errorf("%d posts have wrong counts before anything is changed", found)
 	}
@@ -36,7 +36,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 		_, err := tx.Lines(ctx, "UPDATE post_counts SET likes = 9, comments = 9")
 		return err
 	})
-	lapOf(w, a)
+	runLap(w, a)
 	got, err := posts.Engagements(t.Context(), w.Store, author, []services.PostID{post, comment.ID})
 	w.Must(err)
 	want := map[services.PostID]services.Engagement{post: {Likes: 1, Comments: 1, Liked: true}, comment.ID: {Likes: 1, Liked: true}}
@@ -44,7 +44,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 		t.Errorf("the post and its answer have the counts %+v, want %+v; %d were found wrong", got, want, a.Stats().Posts)
 	}
 	found := a.Stats().Posts
-	lapOf(w, a)
+	runLap(w, a)
 	if again := a.Stats().Posts; again != found {
 		t.Errorf("%d more were found wrong in the next lap", again-found)
 	}

@@ -28,7 +28,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			w := world(t, nil)
 			litUser(w)
 			a := newAudit(w, auditEvery)
-			lapOf(w, a)
+			runLap(w, a)
 			if got := a.Stats(); got.Drifted != 0 {
 				t.Fatalf("with right readers: %+v", got)
 			}
@@ -39,7 +39,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			for _, user := range everyone {
 				w.Must(w.Projector.Rebuild(t.Context(), user))
 			}
-			lapOf(w, a)
+			runLap(w, a)
 			if got := a.Stats(); got.Drifted == 0 {
 				t.Errorf("the audit agrees with %+v: %+v", wrong, got)
 			}
@@ -57,7 +57,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 		w.do(w.chat.Mute(user, 2, true), nil)
 		w.Quiet(w.Fanout)
 		a := newAudit(w, auditEvery)
-		lapOf(w, a)
+		runLap(w, a)
 		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
 			t.Errorf("mentions muted %v: %+v, %+v", mute, got, w.Document(user).Conversations)
 		}

@@ -38,11 +38,11 @@ func TestRepairsAreNoVisits(t *testing.T) {
 			w.Clock.Advance(2 * oneDay)
 			w.Server.Do(append([]any{"HSET", fmt.Sprintf("{u%d}:b", user)}, spoil...)...)
 			a := newAudit(w, auditEvery)
-			lapOf(w, a)
+			runLap(w, a)
 			if got := a.Stats(); got.Drifted+got.Mended != 1 {
 				t.Fatalf("%+v", got)
 			}
-			lapOf(w, a)
+			runLap(w, a)
 			if got := a.Stats(); got.Drifted+got.Mended != 1 {
 				t.Errorf("in the next lap: %+v", got)
 			}
@@ -75,7 +75,7 @@ func TestTheAuditLeavesIdleUsersAlone(t *testing.T) {
 	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", lost), "e", "7")
 	a := newAudit(w, auditEvery)
 	for range 2 {
-		lapOf(w, a)
+		runLap(w, a)
 	}
 	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 6 {
 		t.Errorf("%+v", got)

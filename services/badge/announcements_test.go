@@ -17,7 +17,7 @@ func (n node) announce(ends time.Duration) services.PostID {
 	if ends > 0 {
 		draft.EndsAt = n.Clock.Now().Add(ends)
 	}
-	cmd, err := n.announced.Publish(draft)
+	cmd, err := n.announcements.Publish(draft)
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
 	id, err := announcements.ParseID("id", cmd.IDs()[0])

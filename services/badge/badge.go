@@ -164,11 +164,11 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	// command is missed.
 	stale := s.jobs.StaleAmong(ctx, users)
 	// err is an error of Redis, and decides below whether a rebuild is tried. A user without a document is no error.
-	documents, err := s.documentsBut(ctx, users, stale)
+	documents, err := s.documentsOrEmpty(ctx, users, stale)
 	// Documents are aged before the caches' state is added, because a document with aged items is replaced as a whole.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	watched := as == asWatch
-	s.withCache(ctx, users, documents, watched, at.Today())
+	s.addCached(ctx, users, documents, watched, at.Today())
 	var counted, missing []int // indexes of users
 	for i, user := range users {
 		switch {
@@ -226,7 +226,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 		// The rebuild has returned the document that it wrote. This document may still be older than an answer that this node gave from
 		// SQL.
 		if document.Ready {
-			documents, err = s.newerThan(ctx, before, users, documents)
+			documents, err = s.raiseOlder(ctx, before, users, documents)
 		} else {
 			// This call shared another caller's rebuild, so the document is read from Redis. The moment is taken again, before
 			// that read.
@@ -234,7 +234,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 			documents, err = s.documents(ctx, users)
 		}
 		if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
-			s.withCache(ctx, users, documents, watched, at.Today())
+			s.addCached(ctx, users, documents, watched, at.Today())
 			return s.render(ctx, user, documents[0], at), nil
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 		at.Risen = time.UnixMicro(latest).UTC()
 	}
 	// The shared state is announcements and dots. It is in memory, unless this node has never loaded it.
-	shared, err := s.sources.share(ctx, at.Now)
+	shared, err := s.sources.sharedState(ctx, at.Now)
 	if err != nil {
 		s.log.Warn("the data that all users share is not loaded: SQL has not answered yet", "error", err)
 		return at

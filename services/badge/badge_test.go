@@ -217,7 +217,7 @@ func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 	n.Quiet(n.World.Fanout)
 	post := n.Post(author)
 	n.Quiet(n.World.Fanout)
-	n.seen(reader, post)
+	n.markFeedSeen(reader, post)
 	if got := n.read(reader).HomeFeed.Value; got != 0 {
 		t.Errorf("after looking %d are new", got)
 	}

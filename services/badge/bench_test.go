@@ -11,7 +11,7 @@ import (
 
 // BenchmarkRender measures a read without Redis: it renders a document with every source and remembers the result.
 func BenchmarkRender(b *testing.B) {
-	document := liked(noon, 3, 1, 2, 3)
+	document := likesDocument(noon, 3, 1, 2, 3)
 	for _, category := range services.Categories[1:] {
 		counts := document.Notifications[0]
 		counts.Category = category

@@ -69,7 +69,7 @@ func (m *agingModel) counts(source services.Source, one sentItem) bool {
 }
 
 // truth returns the counts that the model expects.
-func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
+func (m *agingModel) truth() (feed, siteMessages, news, talk, mentions, live int) {
 	number := func(source services.Source, list []sentItem) (n int) {
 		for _, one := range list {
 			if m.counts(source, one) {
@@ -144,7 +144,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		},
 		func() {
 			id := m.announce(0)
-			state, err := m.announced.Memory.At(m.TB.Context(), m.Clock.Now())
+			state, err := m.announcements.Memory.At(m.TB.Context(), m.Clock.Now())
 			m.Must(err)
 			// the position may be a microsecond ahead of the clock, and therefore on the next day
 			for _, announced := range state.Announcements {
@@ -172,7 +172,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 		func() {
 			if len(m.feed) > 0 {
 				upTo := random.IntN(len(m.feed))
-				m.node.seen(m.reader, m.feed[upTo].post)
+				m.node.markFeedSeen(m.reader, m.feed[upTo].post)
 				markAll(m.feed[:upTo+1])
 			}
 		},
@@ -211,7 +211,7 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 		},
 		func() {
 			m.settle()
-			m.boardSeen(m.reader)
+			m.markBoardSeen(m.reader)
 			markAll(m.shows)
 		},
 		func() { m.Must(m.World.Projector.Rebuild(m.TB.Context(), m.reader)) },
@@ -223,7 +223,7 @@ func (m *agingModel) check(what string) {
 	t, ctx := m.TB, m.TB.Context()
 	t.Helper()
 	m.settle()
-	m.Must(m.announced.Memory.Refresh(ctx))
+	m.Must(m.announcements.Memory.Refresh(ctx))
 	feed, letters, news, talk, mentions, live := m.truth()
 	want := fmt.Sprint([]int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live})
 	numbers := func(b *services.Badges) string {
@@ -256,11 +256,11 @@ func (m *agingModel) check(what string) {
 			t.Fatalf("%s: %d items are behind %s, %+v", what, items, one.Source, one.Count)
 		}
 	}
-	m.wakes(what, badges, want)
+	m.checkNextAt(what, badges, want)
 }
 
-// wakes checks that NextAt, when subscribers are notified, is not after the next change of a count by time alone.
-func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
+// checkNextAt checks that NextAt, when subscribers are notified, is not after the next change of a count by time alone.
+func (m *agingModel) checkNextAt(what string, badges *services.Badges, shown string) {
 	m.TB.Helper()
 	now := m.Clock.Now()
 	defer func() { m.Clock.Advance(now.Sub(m.Clock.Now())) }()

@@ -56,7 +56,7 @@ func TestTheFeedIsExplained(t *testing.T) {
 			posts = append(posts, n.Post(author))
 		}
 		n.Post(reader) // the reader's own post is in the feed and does not count
-		n.seen(reader, posts[0])
+		n.markFeedSeen(reader, posts[0])
 		n.Delete(posts[2])
 		n.Quiet(n.World.Fanout)
 		items := n.explained(reader)["HOME_FEED"]
@@ -104,7 +104,7 @@ func TestNotificationsAreExplained(t *testing.T) {
 	if len(likes) != 3 || len(items) != 1 {
 		t.Fatalf("three posts are liked: %+v", items)
 	}
-	page, err := n.notified.Page(t.Context(), author, notifications.Query{Categories: []services.Category{services.CategoryLike}, First: 1})
+	page, err := n.notifications.Page(t.Context(), author, notifications.Query{Categories: []services.Category{services.CategoryLike}, First: 1})
 	n.Must(err)
 	if want := `mutation { markNotificationsRead(input: {ids: ["` + page.Notifications[0].UpTo() + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)

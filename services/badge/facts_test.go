@@ -124,7 +124,7 @@ func (c *crowd) happen(what int) {
 		c.posts[at] = append(c.posts[at], c.Posts(author, 120)...)
 	case 5:
 		if list := c.posts[at]; len(list) > 0 {
-			c.node.seen(reader, list[c.random.IntN(len(list))])
+			c.node.markFeedSeen(reader, list[c.random.IntN(len(list))])
 		}
 	case 6:
 		restrict([]services.RestrictionKind{services.Mute, services.Block}[at%2], reader, author)
@@ -134,13 +134,13 @@ func (c *crowd) happen(what int) {
 		notificationstest.Like(c.World, c.Post(reader), reader, author)
 	case 9:
 		mode := []services.CategoryMode{services.CategoryOff, services.CategoryDot, services.CategoryCounted}[c.random.IntN(3)]
-		c.do(c.notified.SetPreference(reader, services.CategoryLike, notifications.PreferenceChange{Mode: &mode}))
+		c.do(c.notifications.SetPreference(reader, services.CategoryLike, notifications.PreferenceChange{Mode: &mode}))
 	case 10:
 		c.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: true, services.SourceHomeFeed: at > 0}})
 	case 11:
 		c.must(c.views.Touch(reader, view, nil))
 	case 12:
-		c.list(view, fmt.Sprint(c.random.Uint32()))
+		c.reportItems(view, fmt.Sprint(c.random.Uint32()))
 	case 13:
 		show := livetest.Schedule(c.World, author, time.Minute)
 		c.Quiet(c.World.Fanout)
@@ -153,7 +153,7 @@ func (c *crowd) check(what string) {
 	t, ctx := c.TB, services.Observe(c.TB.Context())
 	t.Helper()
 	c.settle()
-	c.Must(c.announced.Memory.Refresh(ctx))
+	c.Must(c.announcements.Memory.Refresh(ctx))
 	today := services.DayOf(c.Clock.Now())
 	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // a user named twice is counted twice
 	together, failed, err := c.countFacts(ctx, asked, today)
@@ -338,7 +338,7 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 		}
 		again := n.restarted()
 		again.patience = 2 * time.Second
-		again.fails("site messages", hanging)
+		again.breakSource("site messages", hanging)
 		badges, _ = again.ReadForHost(t.Context(), users[2:])
 		for i, one := range badges {
 			if one.SiteMessages.Total.Precision != services.Unknown || one.Views.Precision != services.Stale || one.Announcements.Precision != services.Stale {

@@ -126,9 +126,9 @@ func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (i
 	return len(done), err
 }
 
-// documentsBut reads the documents of users; all count as missing if Redis does not answer. If all users are stale, Redis is
+// documentsOrEmpty reads the documents of users; all count as missing if Redis does not answer. If all users are stale, Redis is
 // not asked: it lacks their last commands, and if it hangs they would wait for it.
-func (s *Service) documentsBut(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
+func (s *Service) documentsOrEmpty(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
 	if len(stale) < len(users) {
 		documents, err = s.documents(ctx, users)
 	}
@@ -149,12 +149,12 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 	if err != nil {
 		return nil, err
 	}
-	return s.newerThan(ctx, before, users, documents)
+	return s.raiseOlder(ctx, before, users, documents)
 }
 
-// newerThan raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
+// raiseOlder raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
 // that were known before the read.
-func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
+func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
 	answered := s.answered(users)
 	if answered == nil {
 		answered = before

@@ -28,8 +28,8 @@ func (f failing) Facts(ctx context.Context, users []services.UserID, today int64
 	return f.with(ctx)
 }
 
-// fails makes one source of a node fail to count in SQL, and returns the function that repairs the source.
-func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
+// breakSource makes one source of a node fail to count in SQL, and returns the function that repairs the source.
+func (n node) breakSource(name string, with func(ctx context.Context) error) (mend func()) {
 	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
 	source := n.sources[place]
 	n.sources[place] = failing{source, with}
@@ -111,7 +111,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			now := n.Clock.Now()
 			n.Server.Kill()
 			n.patience = 2 * time.Second
-			mend := n.fails("notifications", with)
+			mend := n.breakSource("notifications", with)
 			got := n.read(author)
 			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf.Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
 				t.Errorf("the source that fails: %+v, shown before %+v", got.Notifications, shown.Notifications)
@@ -124,7 +124,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			}
 			again := n.restarted()
 			again.patience = n.patience
-			again.fails("notifications", with)
+			again.breakSource("notifications", with)
 			unknown := again.read(author)
 			if unknown.Notifications.Like.Precision != services.Unknown || unknown.Total.Precision != services.Unknown || unknown.HomeFeed.Value != 1 {
 				t.Errorf("where nothing was shown before: %+v", unknown)
@@ -155,7 +155,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 			for place := range m.sources {
 				if failing&(1<<place) != 0 {
 					counted = counted || m.sources[place].Key().InTotal()
-					mends = append(mends, m.fails(m.sources[place].Name(), broken))
+					mends = append(mends, m.breakSource(m.sources[place].Name(), broken))
 				}
 			}
 			got := m.read(author)
@@ -184,7 +184,7 @@ func TestThePolicyIsRemembered(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	n.Server.Kill()
-	n.fails("display policy", broken)
+	n.breakSource("display policy", broken)
 	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.InTotal {
 		t.Errorf("without the policy: %+v", got)
 	}
@@ -219,7 +219,7 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
-		v := shownView(source.Settings{}, rdb.Document{N: n}, shownAt(noon))
+		v := shownView(source.Settings{}, rdb.Document{N: n}, momentOf(noon))
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
@@ -251,7 +251,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := shownView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), shownAt(noon))
+		v := shownView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
 		v.Document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.Document.Policy.Turned = map[services.Source]bool{services.SourceSiteMessages: true}

@@ -15,7 +15,7 @@ import (
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	n := served(t)
 	n.patience = 500 * time.Millisecond // the time for which the hub waits for a slot in vain
-	reader, _, shows := n.hosting()
+	reader, _, shows := n.readerOfHosts()
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
 		Versions: n.Redis.Versions, Enter: n.Redis.Enter, Leave: n.Redis.Leave, Sweep: 50 * time.Millisecond,

@@ -23,14 +23,14 @@ func (n node) wantBoard(user services.UserID, want int) *services.Badges {
 	return badges
 }
 
-// boardSeen marks the board seen as of now.
-func (n node) boardSeen(user services.UserID) {
+// markBoardSeen marks the board seen as of now.
+func (n node) markBoardSeen(user services.UserID) {
 	n.TB.Helper()
 	n.must(n.live.MarkSeen(n.TB.Context(), user, nil))
 }
 
-// hosting makes a user who follows two hosts, each with an upcoming show.
-func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
+// readerOfHosts makes a user who follows two hosts, each with an upcoming show.
+func (n node) readerOfHosts() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
 	n.TB.Helper()
 	users := n.Users(3)
 	for i := range hosts {
@@ -47,7 +47,7 @@ func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows
 func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, hosts, shows := n.hosting()
+		reader, hosts, shows := n.readerOfHosts()
 		before := n.wantBoard(reader, 0).Version
 		newer := func(what string, want int) {
 			t.Helper()
@@ -80,7 +80,7 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 		newer("another", 2)
 		livetest.End(n.World, n.Clock.Now(), shows[0])
 		newer("an end", 1)
-		n.boardSeen(reader)
+		n.markBoardSeen(reader)
 		newer("a look", 0)
 		third := livetest.Schedule(n.World, hosts[0], time.Hour)
 		livetest.Start(n.World, third)
@@ -112,10 +112,10 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 // the count is UNKNOWN, except for a user who follows no host.
 func TestTheBoardsCountAfterALoss(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.hosting()
+	reader, hosts, shows := n.readerOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
-	n.boardSeen(reader)
+	n.markBoardSeen(reader)
 	third := livetest.Schedule(n.World, hosts[1], time.Hour)
 	livetest.Start(n.World, third)
 	n.settle()
@@ -137,7 +137,7 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 // that was known last stays.
 func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.hosting()
+	reader, hosts, shows := n.readerOfHosts()
 	stranger := livetest.Schedule(n.World, reader, time.Hour)
 	n.settle()
 	told := map[services.UserID]int{}
@@ -173,7 +173,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 // A user's policy applies to this source as to every other.
 func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 	n := served(t)
-	reader, _, shows := n.hosting()
+	reader, _, shows := n.readerOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	cmd, err := n.SetPolicy(reader, PolicyChange{
@@ -273,7 +273,7 @@ func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 			n.SetFollowMode(host, reader, m.mode[host])
 		}
 	case "look":
-		n.boardSeen(reader)
+		n.markBoardSeen(reader)
 		m.seen = m.now
 	case "flush":
 		n.Server.Do("FLUSHALL")

@@ -36,12 +36,12 @@ const activeFor = 30 * day
 type node struct {
 	*fanouttest.World
 	*Service
-	messages  *messages.Service // site messages
-	announced *announcements.Service
-	chat      *chat.Service
-	live      *live.Service
-	notified  *notifications.Service
-	views     *views.Service
+	messages      *messages.Service // site messages
+	announcements *announcements.Service
+	chat          *chat.Service
+	live          *live.Service
+	notifications *notifications.Service
+	views         *views.Service
 }
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
@@ -49,10 +49,10 @@ func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLim
 // newNodeWith is newNode with another source of conversations' last sequences, and other limits of shows.
 func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.ShowLimits) node {
 	n := node{
-		World:    w,
-		notified: notificationstest.New(w),
-		messages: messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
-		announced: announcements.New(announcements.Config{
+		World:         w,
+		notifications: notificationstest.New(w),
+		messages:      messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
+		announcements: announcements.New(announcements.Config{
 			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Log: w.Memory.Log, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
@@ -72,7 +72,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Memory.Pulled,
-		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.messages.Source(), n.announced.Source(), n.chat.Source(), n.live.Source(), n.notified.Source(), n.views.Source()},
+		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()},
 	}
 }
 
@@ -195,8 +195,8 @@ func (n node) active(author, follower services.UserID, since time.Time) bool {
 	return false
 }
 
-// seen marks the home feed of a user seen up to a post.
-func (n node) seen(user services.UserID, upTo services.PostID) {
+// markFeedSeen marks the home feed of a user seen up to a post.
+func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", upTo)
@@ -205,8 +205,8 @@ func (n node) seen(user services.UserID, upTo services.PostID) {
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))
 }
 
-// shownAt is a moment without announcements and dots.
-func shownAt(now time.Time) source.Moment {
+// momentOf is a moment without announcements and dots.
+func momentOf(now time.Time) source.Moment {
 	return source.Moment{Now: now, Risen: now, Shared: &announcements.State{}}
 }
 

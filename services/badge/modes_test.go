@@ -16,7 +16,7 @@ import (
 func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, hosts, shows := n.hosting()
+		reader, hosts, shows := n.readerOfHosts()
 		over := livetest.Schedule(n.World, hosts[0], time.Hour)
 		n.settle()
 		livetest.Start(n.World, shows[0], shows[1], over)
@@ -56,7 +56,7 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 // that row, so the host's shows still count.
 func TestARecountFindsTheModeOfAHost(t *testing.T) {
 	n := served(t)
-	reader, hosts, shows := n.hosting()
+	reader, hosts, shows := n.readerOfHosts()
 	livetest.Start(n.World, shows[:]...)
 	n.settle()
 	n.wantBoard(reader, 2)

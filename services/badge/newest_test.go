@@ -76,7 +76,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 				}
 			case "seen":
 				if len(published) > 0 {
-					n.seen(reader, rapid.SampledFrom(published).Draw(t, "up to"))
+					n.markFeedSeen(reader, rapid.SampledFrom(published).Draw(t, "up to"))
 				}
 			case "mode":
 				if follows[author] {
@@ -145,7 +145,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		newest("below own posts", pushed)
 		pulled := n.Post(huge)
 		newest("a pulled post", pulled)
-		n.seen(reader, pulled)
+		n.markFeedSeen(reader, pulled)
 		newest("everything was seen", 0)
 		n.Post(huge)
 		pushed = n.Post(small)

@@ -20,8 +20,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// agrees checks that the count, its explanation and the count of the facts are as wanted, and the count also on another node.
-func (n node) agrees(user services.UserID, want int, precision services.Precision) *services.Badges {
+// wantEverywhere checks that the count, its explanation and the count of the facts are as wanted, and the count also on another node.
+func (n node) wantEverywhere(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.wantFeed(user, want, precision)
 	if items := n.explained(user)["HOME_FEED"]; len(items) != want {
@@ -52,7 +52,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 		n.Posts(reader, services.Retention+40)
 		n.Must(n.World.Projector.Refill(t.Context(), reader))
 		n.Quiet(n.World.Fanout)
-		before := n.agrees(reader, 43, services.Exact).Version
+		before := n.wantEverywhere(reader, 43, services.Exact).Version
 		for _, step := range []struct {
 			what string
 			do   func()
@@ -66,14 +66,14 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			}, 42},
 			{"a new post", func() { n.Post(author) }, 43},
 			{"a post that arrives late, beyond the list", func() { n.PostAs(author, late) }, 44},
-			{"a mark beyond the list", func() { n.seen(reader, ids[10]) }, 34},
+			{"a mark beyond the list", func() { n.markFeedSeen(reader, ids[10]) }, 34},
 			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
-			{"a mark of everything", func() { n.seen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
+			{"a mark of everything", func() { n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
 		} {
 			t.Log(step.what)
 			step.do()
 			n.Quiet(n.World.Fanout)
-			now := n.agrees(reader, step.want, services.Exact).Version
+			now := n.wantEverywhere(reader, step.want, services.Exact).Version
 			if now <= before {
 				t.Errorf("%s: version %s after %s", step.what, now, before)
 			}
@@ -112,14 +112,14 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 			reader, author, count := test.begin(n)
 			n.Must(n.World.Projector.Refill(t.Context(), reader))
 			n.settle()
-			n.agrees(reader, count, services.Exact)
+			n.wantEverywhere(reader, count, services.Exact)
 			post := n.Post(author)
 			// The post's own job has not run. Raise stands for another change, which raises the version: the count now has the post.
 			n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
 			before := n.wantFeed(reader, count+1, services.Exact).Version
 			test.leave(n, reader, author, post)
 			n.settle()
-			if now := n.agrees(reader, count, services.Exact).Version; now <= before {
+			if now := n.wantEverywhere(reader, count, services.Exact).Version; now <= before {
 				t.Errorf("version %s after %s", now, before)
 			}
 		})
@@ -136,7 +136,7 @@ func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Post(small)
 	n.settle()
-	n.agrees(reader, services.Retention+201, services.Exact)
+	n.wantEverywhere(reader, services.Retention+201, services.Exact)
 	hide := services.Restriction{Kind: services.Hide, Owner: small, Other: reader}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.Restrict(ctx, tx, hide)
@@ -150,7 +150,7 @@ func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
 	})
 	n.settle()
-	if now := n.agrees(reader, services.Retention+201, services.Exact).Version; now <= before {
+	if now := n.wantEverywhere(reader, services.Retention+201, services.Exact).Version; now <= before {
 		t.Errorf("version %s after %s", now, before)
 	}
 }
@@ -183,7 +183,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 				n.Posts(author, count)
 				n.Must(n.World.Projector.Refill(t.Context(), reader))
 				n.settle()
-				n.agrees(reader, count, services.Exact)
+				n.wantEverywhere(reader, count, services.Exact)
 				n.PostAs(other, late)
 				if pushed {
 					n.settle()
@@ -196,7 +196,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 				}{{test.leave, count}, {test.back, count + 1}} {
 					step.do(n, reader, other)
 					n.settle()
-					now := n.agrees(reader, step.want, services.Exact).Version
+					now := n.wantEverywhere(reader, step.want, services.Exact).Version
 					if now <= before {
 						t.Errorf("version %s after %s", now, before)
 					}
@@ -246,7 +246,7 @@ func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 	n.Posts(author, 250)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	n.Quiet(n.World.Fanout)
-	n.agrees(reader, services.Retention, services.AtLeast)
+	n.wantEverywhere(reader, services.Retention, services.AtLeast)
 }
 
 // If the cap is above 300, counting goes on beyond 300.
@@ -268,7 +268,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 		n.Service = n.with(func(cfg *Config) {
 			cfg.Caps = source.Caps{services.SourceHomeFeed: limit}
 		})
-		if got := n.agrees(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
+		if got := n.wantEverywhere(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
 			t.Errorf("with a cap of %d %q is shown, want %q", limit, got.Display, want.display)
 		}
 	}
@@ -304,7 +304,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	since := n.Clock.Now().Add(-time.Second)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
-	n.seen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour)))
+	n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour)))
 	digest, err := n.Digest(t.Context(), reader, since)
 	n.Must(err)
 	for _, part := range digest.Parts {

@@ -28,7 +28,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 		return badges, errs
 	}
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
-	s.withCache(ctx, users, documents, false, at.Today())
+	s.addCached(ctx, users, documents, false, at.Today())
 	var counted []int // indexes of users
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {

@@ -116,7 +116,7 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	n := served(t)
 	reader, stranger := n.Users(1)[0], n.Strangers(1)[0]
-	n.fails("site messages", broken)
+	n.breakSource("site messages", broken)
 	badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
 	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
 		t.Errorf("%+v, %v", badges, errs)

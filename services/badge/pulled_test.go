@@ -70,7 +70,7 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 		newer(3)
 		n.World.Delete(second)
 		newer(2)
-		n.seen(reader, first)
+		n.markFeedSeen(reader, first)
 		newer(1)
 		n.Post(huge)
 		newer(2)

@@ -40,7 +40,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 			*document = rdb.Document{}
 		}
 	}
-	s.withCache(ctx, users, documents, false, today)
+	s.addCached(ctx, users, documents, false, today)
 	for i, user := range users {
 		if documents[i].Ready {
 			badges[i] = s.render(ctx, user, documents[i], at)

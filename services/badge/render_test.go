@@ -17,9 +17,9 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 // dayOf is the number of days since 1970.
 func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
 
-// liked is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written, and older of days
+// likesDocument is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written, and older of days
 // before that week.
-func liked(written time.Time, older int, counts ...int) rdb.Document {
+func likesDocument(written time.Time, older int, counts ...int) rdb.Document {
 	document := rdb.Document{Ready: true, N: 5, FeedCount: 2}
 	like := services.CategoryCounts{Category: services.CategoryLike, Version: 3, Newest: 77, Older: older, Day: dayOf(written)}
 	copy(like.Days[:], counts)
@@ -29,14 +29,14 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 
 // render renders a document at a moment, without engines.
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := shownView(source.Settings{}, document, shownAt(now))
+	v := shownView(source.Settings{}, document, momentOf(now))
 	return v.render()
 }
 
 // An unseen notification counts on its own day and on seven whole days after it, exact to the microsecond.
 func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	midnight := noon.Truncate(day)
-	document := liked(noon, 4, 1)
+	document := likesDocument(noon, 4, 1)
 	for _, moment := range []struct {
 		at    time.Time
 		value int
@@ -58,7 +58,7 @@ func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 }
 
 func TestDaysLeaveOneByOne(t *testing.T) {
-	document := liked(noon, 100, 1, 2, 4, 8, 16, 32, 64, 128)
+	document := likesDocument(noon, 100, 1, 2, 4, 8, 16, 32, 64, 128)
 	want := []int{255, 127, 63, 31, 15, 7, 3, 1, 0, 0}
 	for passed, value := range want {
 		now := noon.Add(time.Duration(passed) * day)
@@ -78,7 +78,7 @@ func TestDaysLeaveOneByOne(t *testing.T) {
 
 // The version's shared half contains the last midnight: a change by time alone is newer, without a write.
 func TestTheVersionRisesWithTheDay(t *testing.T) {
-	document := liked(noon, 0, 1)
+	document := likesDocument(noon, 0, 1)
 	morning, evening := render(document, noon.Truncate(day)), render(document, noon.Truncate(day).Add(day-1))
 	if morning.Version != evening.Version || !reflect.DeepEqual(morning, evening) {
 		t.Errorf("within a day %+v became %+v", morning, evening)
@@ -122,7 +122,7 @@ func TestUnknownBadgesNeverReplaceKnownOnes(t *testing.T) {
 func TestRenderingInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 200), 8, 8).Draw(t, "days")
-		document := liked(noon, rapid.IntRange(0, 9).Draw(t, "older"), counts...)
+		document := likesDocument(noon, rapid.IntRange(0, 9).Draw(t, "older"), counts...)
 		document.FeedCount, document.FeedMore = rapid.IntRange(0, 300).Draw(t, "feed"), rapid.Bool().Draw(t, "more")
 		now := noon.Add(time.Duration(rapid.IntRange(0, 12*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)

@@ -118,7 +118,7 @@ const newestSearched = 8
 // newest entries do not count, for one with a pulled author that the cache lacks, and if none of the posts found is new.
 func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
-	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
+	if err != nil || !inbox.Ready || h.s.projector.AwayIfSeenOn(inbox.Day) {
 		return nil, false, nil // without Redis the facts are read
 	}
 	pulled, known := h.s.pulled.Of(inbox.Pulled)

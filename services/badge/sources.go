@@ -90,8 +90,8 @@ func register(sources ...Source) sourceList {
 	return sources
 }
 
-// share returns the state that all users share at a moment; nil if no source is a Sharer.
-func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
+// sharedState returns the state that all users share at a moment; nil if no source is a Sharer.
+func (l sourceList) sharedState(ctx context.Context, now time.Time) (any, error) {
 	for _, one := range l {
 		if sharer, shares := one.(source.Sharer); shares {
 			return sharer.SharedState(ctx, now)
@@ -149,9 +149,9 @@ func (l sourceList) dependingOn(source Source, badges *services.Badges) iter.Seq
 	return sourceList{source}.counts(badges)
 }
 
-// withCache adds to documents the node cache's state for the counts that are computed when read. For watched users it also
+// addCached adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
-func (s *Service) withCache(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
+func (s *Service) addCached(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
 	// Follow is called first for all documents, and then AddCached. A change in between wakes the hub, and an earlier change is in
 	// the state that AddCached reads.
 	for i := range documents {

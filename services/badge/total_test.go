@@ -15,7 +15,7 @@ import (
 
 // unreadDocument is a document with unread posts, likes, site messages and conversations.
 func unreadDocument(feed, like, message, conversations int) rdb.Document {
-	document := liked(noon, 0, like)
+	document := likesDocument(noon, 0, like)
 	document.FeedCount = feed
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: message}, {Type: "billing", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: conversations, Mentions: min(conversations, 1)}
@@ -55,7 +55,7 @@ func TestASecondSumChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
 		document := unreadDocument(2, 3, 4, 5)
 		document.Policy.Turned = map[services.Source]bool{key: true}
-		v := shownView(source.Settings{}, document, shownAt(noon))
+		v := shownView(source.Settings{}, document, momentOf(noon))
 		badges := v.render()
 		first := *badges
 		v.sum(badges)
@@ -72,7 +72,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), shownAt(noon))
+	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), momentOf(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
@@ -86,7 +86,7 @@ func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
 			document := unreadDocument(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
-			v := shownView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, shownAt(noon))
+			v := shownView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
 			badges := v.render()
 			want := "99+"
 			switch {

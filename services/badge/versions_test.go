@@ -41,8 +41,8 @@ type gate struct {
 
 var errGate = errors.New("the gate is closed")
 
-// lets returns an error for a stream that cannot be read now.
-func (g *gate) lets(stream string) error {
+// checkOpen returns an error for a stream that cannot be read now.
+func (g *gate) checkOpen(stream string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open == "" || g.open == stream {
@@ -53,14 +53,14 @@ func (g *gate) lets(stream string) error {
 
 func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	stream := map[string]string{announcements.LogKind: announcementStream, nodecache.LogPull: pullStream, live.LogKind: showStream}[kind]
-	if err := g.lets(stream); err != nil {
+	if err := g.checkOpen(stream); err != nil {
 		return nil, err
 	}
 	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
 func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.Head, error) {
-	if err := g.lets(roomStream); err != nil {
+	if err := g.checkOpen(roomStream); err != nil {
 		return nil, err
 	}
 	return chat.Heads(ctx, g.DB, ids)
@@ -114,7 +114,7 @@ type audience struct {
 	host                  services.UserID
 	room                  services.ConversationID
 	posts                 []services.PostID // of the author huge
-	own                   func(l *learner)  // applies the last change to l, as if l had made it: before l reads the log
+	applyOwn              func(l *learner)  // applies the last change to l, as if l had made it: before l reads the log
 	show                  services.PostID   // of the host
 	announcement          services.PostID   // the last one; 0: none yet
 }
@@ -151,7 +151,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		}
 		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.LogPull)
 		n.Must(err)
-		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
+		a.applyOwn = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:
 		if a.show == 0 {
 			a.show = livetest.Schedule(n.World, a.host, time.Hour)
@@ -163,11 +163,11 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		} else {
 			livetest.Start(n.World, a.show)
 		}
-		a.own = func(l *learner) { l.learn(showStream) }
+		a.applyOwn = func(l *learner) { l.learn(showStream) }
 	case roomStream:
 		message, err := services.ParseMessageID("id", n.do(n.chat.Send(a.speaker, a.room, "hello", nil))[0])
 		n.Must(err)
-		a.own = func(l *learner) {
+		a.applyOwn = func(l *learner) {
 			l.chat.Sequences.Moved(chat.Head{Conversation: a.room, Number: message.Number(), At: n.Clock.Now()})
 		}
 	}
@@ -182,14 +182,14 @@ func (n node) announceAny(t *rapid.T, a *audience) {
 	}
 	switch what := rapid.IntRange(0, 2).Draw(t, "announcement"); {
 	case what == 0:
-		do(n.announced.RaiseDot("shop", nil))
+		do(n.announcements.RaiseDot("shop", nil))
 	case what == 1 && a.announcement != 0:
 		end := n.Clock.Now().Add(time.Second)
-		do(n.announced.Edit(a.announcement, announcements.Edit{EndsAt: &end}))
+		do(n.announcements.Edit(a.announcement, announcements.Edit{EndsAt: &end}))
 	default:
 		a.announcement = n.announce(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second)
 	}
-	a.own = func(l *learner) { _ = l.announced.Memory.Refresh(l.TB.Context()) }
+	a.applyOwn = func(l *learner) { _ = l.announcements.Memory.Refresh(l.TB.Context()) }
 }
 
 // Several nodes learn several streams: each stream in its own order, the streams in any order relative to each other, and a
@@ -216,7 +216,7 @@ func TestEveryDeviceConverges(t *testing.T) {
 			case 0, 1, 2:
 				n.commit(t, a, stream)
 				if rapid.Bool().Draw(t, "own") {
-					a.own(l)
+					a.applyOwn(l)
 				}
 			case 3:
 				n.Clock.Advance(time.Second)

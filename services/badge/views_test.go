@@ -15,8 +15,8 @@ var (
 	music = views.View{Code: "topic", ID: `mu"sic`}
 )
 
-// list reports items into a view, and runs the jobs.
-func (n node) list(view views.View, items ...string) {
+// reportItems reports items into a view, and runs the jobs.
+func (n node) reportItems(view views.View, items ...string) {
 	n.TB.Helper()
 	for _, item := range items {
 		n.must(n.views.Add(view, item, n.Clock.Now()))
@@ -42,13 +42,13 @@ func TestViewsAreCounted(t *testing.T) {
 				}
 			}
 		}
-		n.list(town, "a")
+		n.reportItems(town, "a")
 		counts(0, 0, 0)
 		n.must(n.views.Touch(reader, town, nil))
 		n.must(n.views.Touch(other, music, nil))
 		before := n.read(reader).Version
-		n.list(town, "b", "c")
-		n.list(music, "x")
+		n.reportItems(town, "b", "c")
+		n.reportItems(music, "x")
 		counts(2, 1, 0)
 		got := n.read(reader)
 		if got.Views.InTotal || got.Total.Value != 0 || got.Version <= before {
@@ -68,7 +68,7 @@ func TestViewsAreCounted(t *testing.T) {
 			t.Errorf("after a look: %+v in a total of %+v", got.Views, got.Total)
 		}
 		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: false}})
-		n.list(music, "y")
+		n.reportItems(music, "y")
 		counts(1, 2, 0)
 		if got := n.read(reader).Total.Value; got != 0 {
 			t.Errorf("out of the total again, which is %d", got)
@@ -102,7 +102,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
 	n.must(n.views.Touch(user, town, nil))
-	n.list(town, "a", "b")
+	n.reportItems(town, "a", "b")
 	expect := func(when string, want int, precision services.Precision) {
 		t.Helper()
 		if got := n.read(user).Views; got.Value != want || got.Precision != precision {
@@ -113,7 +113,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	n.Server.Flush()
 	expect("after a flush", 2, services.Exact)
 	n.World.Clock.Advance(40 * day)
-	n.list(town, "c") // nothing is projected to a dormant user
+	n.reportItems(town, "c") // nothing is projected to a dormant user
 	if got := n.Document(user).Views.Unread; got == 3 {
 		t.Error("a dormant user's document was written")
 	}
@@ -126,7 +126,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	n.Server.Start()
 	n.Clock.Advance(time.Minute)
 	n.Quiet(n.World.Fanout)
-	n.list(town, "e")
+	n.reportItems(town, "e")
 	if got := n.read(user).Views.Value; got != 1 {
 		t.Errorf("with Redis again: %d, want 1", got)
 	}
@@ -137,13 +137,13 @@ func TestViewsAreExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		user := n.Users(1)[0]
-		n.list(town, "old")
+		n.reportItems(town, "old")
 		n.Clock.Advance(time.Hour)
 		since := n.Clock.Now()
 		n.must(n.views.Touch(user, town, nil))
 		n.must(n.views.Touch(user, music, nil))
-		n.list(town, "a", "b")
-		n.list(music, "x")
+		n.reportItems(town, "a", "b")
+		n.reportItems(music, "x")
 		items := n.explained(user)["VIEWS"]
 		if len(items) != 2 || items[0].ID != music.GlobalID() || items[0].Count != 1 || items[1].ID != town.GlobalID() || items[1].Count != 2 {
 			t.Fatalf("it is explained by %+v", items)

@@ -100,8 +100,8 @@ func newFollower(s *fakeLog) *Follower {
 	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
-// turn checks that a turn finds some number of entries.
-func turn(t *testing.T, f *Follower, changes int) {
+// wantTurn checks that a turn finds some number of entries.
+func wantTurn(t *testing.T, f *Follower, changes int) {
 	t.Helper()
 	if got, err := f.RunOnce(t.Context()); got != changes || err != nil {
 		t.Errorf("a turn found %d changes, %v; want %d", got, err, changes)
@@ -116,10 +116,10 @@ func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
 	if following.Loaded() || following.Version() != 0 {
 		t.Error("memory is loaded before anything was read")
 	}
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	s.add("a", "3")
 	s.add("b", "of another kind")
-	turn(t, f, 1)
+	wantTurn(t, f, 1)
 	if !slices.Equal(l.keys, []string{"1", "2", "3"}) || l.loads != 1 || following.Version() != 3 || !following.Loaded() {
 		t.Errorf("%v after %d loads at %d", l.keys, l.loads, following.Version())
 	}
@@ -145,9 +145,9 @@ func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 		Apply:    func([]Entry) bool { at = append(at, following.Version()); return true },
 		Followed: func(error) { at = append(at, following.Version()) },
 	})
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	s.add("a", "2", "3")
-	turn(t, f, 2)
+	wantTurn(t, f, 2)
 	if !slices.Equal(at, []uint64{0, 1, 1, 3}) {
 		t.Errorf("a load, a read, a change and a read are at %v", at)
 	}
@@ -163,7 +163,7 @@ func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 		f := newFollower(s)
 		following := f.Register(l.kind(s, "a"))
 		s.add("a", "1")
-		turn(t, f, 0)
+		wantTurn(t, f, 0)
 		change(s)
 		s.down = errors.New("away")
 		if _, err := f.RunOnce(t.Context()); err == nil {
@@ -173,7 +173,7 @@ func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 			t.Errorf("%s: without SQL memory has %v at %d", name, l.keys, following.Version())
 		}
 		s.down = nil
-		turn(t, f, 0)
+		wantTurn(t, f, 0)
 		head, _, _ := s.LogHead(t.Context(), "a")
 		if l.loads != 2 || following.Version() != head || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
 			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loads, following.Version(), head)
@@ -204,11 +204,11 @@ func TestALongLogIsReadToItsEnd(t *testing.T) {
 	s, l := &fakeLog{}, &list{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	for version := range uint64(2*batch + 500) {
 		s.entries = append(s.entries, Entry{Kind: "a", Version: version + 1})
 	}
-	turn(t, f, 2*batch+500)
+	wantTurn(t, f, 2*batch+500)
 }
 
 // The log also has kinds that this version of the program does not know: an older or a newer one wrote them.
@@ -217,14 +217,14 @@ func TestAnUnregisteredKindIsIgnored(t *testing.T) {
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
 	s.add("nobody's", "1", "2")
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	s.add("nobody's", "3")
 	asked := s.after
 	if changes, err := f.Tail(t.Context()); changes != 0 || err != nil || s.after != asked {
 		t.Errorf("a hint found %d changes, %v, and read %d logs", changes, err, s.after-asked)
 	}
 	s.add("a", "1")
-	turn(t, f, 1)
+	wantTurn(t, f, 1)
 }
 
 // A hint that finds nothing new costs one SELECT, and one that finds something reads only the kinds that have grown.
@@ -234,7 +234,7 @@ func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	f.Register(one.kind(s, "a"))
 	f.Register(other.kind(s, "b"))
 	f.Register(Kind{Name: "c", Load: func(context.Context) error { return nil }})
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	tail := func(what string, changes int, logs int) {
 		t.Helper()
 		s.heads.Store(0)

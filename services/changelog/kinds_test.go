@@ -60,7 +60,7 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 	f.RegisterTurn(Turn{"2", AfterRead, note("after a read")})
 	f.RegisterTurn(Turn{"1", BeforeLog, note("before the log")})
 	f.Register(Kind{Name: "a", Load: note("log")})
-	turn(t, f, 0)
+	wantTurn(t, f, 0)
 	if want := []string{"before the log", "log", "after a read", "after the log"}; !slices.Equal(order, want) {
 		t.Errorf("a turn runs %v, want %v", order, want)
 	}

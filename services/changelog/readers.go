@@ -21,7 +21,7 @@ type Readers[K comparable] struct {
 
 	mu       sync.Mutex
 	shown    map[services.UserID][]K            // the keys that each watched user is shown
-	of       map[K]map[services.UserID]struct{} // the inverse
+	readers  map[K]map[services.UserID]struct{} // the inverse
 	owed     map[K]struct{}                     // changed keys whose readers are not notified yet
 	notified map[K]time.Time                    // when the readers of a key were last notified
 	waits    bool                               // a timer is set for the next notification
@@ -31,7 +31,7 @@ type Readers[K comparable] struct {
 func NewReaders[K comparable](f *Follower) *Readers[K] {
 	return &Readers[K]{
 		clock: f.clock, notify: f.NotifyMoved,
-		shown: map[services.UserID][]K{}, of: map[K]map[services.UserID]struct{}{},
+		shown: map[services.UserID][]K{}, readers: map[K]map[services.UserID]struct{}{},
 		owed: map[K]struct{}{}, notified: map[K]time.Time{},
 	}
 }
@@ -54,10 +54,10 @@ func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	keys := make([]K, count)
 	for i := range keys {
 		keys[i] = at(i)
-		if r.of[keys[i]] == nil {
-			r.of[keys[i]] = map[services.UserID]struct{}{}
+		if r.readers[keys[i]] == nil {
+			r.readers[keys[i]] = map[services.UserID]struct{}{}
 		}
-		r.of[keys[i]][user] = struct{}{}
+		r.readers[keys[i]][user] = struct{}{}
 	}
 	if count > 0 {
 		r.shown[user] = keys
@@ -76,8 +76,8 @@ func (r *Readers[K]) Unfollow(users []services.UserID) {
 // leave forgets a user. The lock is held.
 func (r *Readers[K]) leave(user services.UserID) {
 	for _, key := range r.shown[user] {
-		if delete(r.of[key], user); len(r.of[key]) == 0 {
-			delete(r.of, key)
+		if delete(r.readers[key], user); len(r.readers[key]) == 0 {
+			delete(r.readers, key)
 		}
 	}
 	delete(r.shown, user)
@@ -98,21 +98,21 @@ func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 func (r *Readers[K]) Has(key K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.of[key]) > 0
+	return len(r.readers[key]) > 0
 }
 
 // Keys lists all keys that are shown to watched users, in no order.
 func (r *Readers[K]) Keys() []K {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.of))
+	return slices.Collect(maps.Keys(r.readers))
 }
 
 // Moved records that a key changed: Notify notifies its readers when they are due.
 func (r *Readers[K]) Moved(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.of[key]) > 0 {
+	if len(r.readers[key]) > 0 {
 		r.owed[key] = struct{}{}
 	}
 }
@@ -127,9 +127,9 @@ func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 		}
 		delete(r.owed, key)
 		r.notified[key] = now
-		users = slices.AppendSeq(users, maps.Keys(r.of[key]))
+		users = slices.AppendSeq(users, maps.Keys(r.readers[key]))
 	}
-	maps.DeleteFunc(r.notified, func(key K, _ time.Time) bool { return len(r.of[key]) == 0 })
+	maps.DeleteFunc(r.notified, func(key K, _ time.Time) bool { return len(r.readers[key]) == 0 })
 	return users
 }
 

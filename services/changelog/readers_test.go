@@ -65,8 +65,8 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	}
 	readers.Unfollow([]services.UserID{2})
 	readers.Notify()
-	if len(readers.of)+len(readers.shown)+len(readers.owed)+len(readers.notified) != 0 {
-		t.Errorf("left are %v, %v, %v, %v", readers.of, readers.shown, readers.owed, readers.notified)
+	if len(readers.readers)+len(readers.shown)+len(readers.owed)+len(readers.notified) != 0 {
+		t.Errorf("left are %v, %v, %v, %v", readers.readers, readers.shown, readers.owed, readers.notified)
 	}
 }
 

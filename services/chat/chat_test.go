@@ -22,14 +22,14 @@ func TestTheUpdateOfTheBadgesFails(t *testing.T) {
 	users := n.Users(3)
 	group, other := n.create(Group, users...), n.create(Group, users...)
 	n.send(users[0], other)
-	n.projected()
+	n.runJobs()
 	n.send(users[0], group)
 	n.Must(n.projectMember(t.Context(), group, users[1])) // and then the process dies
 	n.want("reached", users[1], 2, 0)
 	if unread, _ := n.shown(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)
 	}
-	n.projected()
+	n.runJobs()
 	n.want("after the job", users[1], 2, 0)
 	n.want("after the job", users[2], 2, 0)
 
@@ -62,7 +62,7 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 	users, strangers := n.Users(2), n.Strangers(3)
 	left := strangers[2]
 	group := n.create(Group, slices.Concat(users, strangers)...)
-	n.projected()
+	n.runJobs()
 	quit := func() { n.mustDo(n.Quit(left, group), nil) }
 	send := func() { n.send(users[0], group) }
 	sendLater := func() { n.Clock.Advance(leftFor + time.Second); send() }
@@ -79,7 +79,7 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 		marking = c.marking
 		clear(marked)
 		c.does()
-		n.projected()
+		n.runJobs()
 		got := slices.Sorted(maps.Keys(marked))
 		if slices.Sort(c.want); !slices.Equal(got, c.want) {
 			t.Errorf("marking %t: %v are marked, want %v", c.marking, got, c.want)
@@ -123,7 +123,7 @@ func TestAReadRunsBetweenCommitAndUpdate(t *testing.T) {
 	put(cleared)
 	put(added)
 	n.want("clear and add arrive late", users[1], 1, 0)
-	n.projected()
+	n.runJobs()
 	n.want("after the jobs", users[1], 1, 0)
 }
 
@@ -142,14 +142,14 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 				ways[n.counting(group)] = true
 				switch {
 				case step%7 == 3:
-					n.projected()
+					n.runJobs()
 					ways[n.counting(group)] = true
 					n.want("while it goes on", users[1], total, 0)
 				case step%16 == 15:
 					n.Clock.Advance(5 * time.Minute) // it becomes quiet
 				}
 			}
-			n.projected()
+			n.runJobs()
 			n.want("in the end", users[1], total, 0)
 			for _, way := range []Way{OnWrite, ToRead, OnRead} {
 				if !ways[way] {
@@ -203,7 +203,7 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 	users := n.Users(membersPerPage + 1)
 	room := n.create(Room, users[:400]...)
 	recalled := n.send(users[0], room)
-	n.projected()
+	n.runJobs()
 	between = func() {
 		n.mustDo(n.Recall(users[0], recalled), nil)
 		n.send(users[0], room, users[1])
@@ -211,7 +211,7 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 	}
 	n.mustDo(n.AddMembers(users[0], room, users[400:]))
 	locked = false
-	n.projected()
+	n.runJobs()
 	if way := n.counting(room); way != OnRead || between != nil {
 		t.Fatalf("counted by %s", way)
 	}
@@ -228,7 +228,7 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	room := n.create(Room, users[:3]...)
 	n.send(users[0], room)
 	n.mustDo(n.Join(users[3], room), nil)
-	n.projected()
+	n.runJobs()
 	if way := n.counting(room); way != OnRead {
 		t.Fatalf("counted by %s", way)
 	}
@@ -237,19 +237,19 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	if waiting, _ := n.Jobs(); waiting > 3 { // the jobs of the joiner, the author and the mentioned user
 		t.Errorf("%d jobs wait", waiting)
 	}
-	n.projected()
+	n.runJobs()
 	n.want("mentioned", users[1], 2, 1)
 	n.want("joined before it", users[3], 1, 0)
 	n.want("joined while it was counted at reading", users[4], 1, 0)
 	n.want("the author", users[0], 0, 0)
 	n.mustDo(n.Recall(users[0], message), nil)
-	n.projected()
+	n.runJobs()
 	n.want("recalled", users[1], 1, 0)
 	n.want("recalled", users[4], 0, 0)
 	for _, user := range users[1:] {
 		n.mustDo(n.Quit(user, room), nil)
 	}
-	n.projected()
+	n.runJobs()
 	if way := n.counting(room); way != OnWrite {
 		t.Errorf("small again, and counted by %s", way)
 	}
@@ -262,7 +262,7 @@ func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 	group := n.create(Group, users...)
 	n.send(users[0], group, users[1])
 	n.mustDo(n.Mute(users[1], group, true), nil)
-	n.projected()
+	n.runJobs()
 	if unread, mentions := n.shown(users[1]); unread != 0 || mentions != 0 {
 		t.Errorf("%d unread, %d mentions", unread, mentions)
 	}
@@ -273,7 +273,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
 	group := n.create(Group, users...)
-	n.projected()
+	n.runJobs()
 	cmds := make([]*jobs.Command, 200)
 	for i := range cmds {
 		cmds[i] = must(n.Service.Send(users[i%2], group, "hello", nil))
@@ -300,7 +300,7 @@ func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)
 	group := n.create(Group, users...)
-	n.projected()
+	n.runJobs()
 	ctx, stop := context.WithCancel(t.Context())
 	var running errgroup.Group
 	for _, worker := range n.fan.Workers(1) {
@@ -336,12 +336,12 @@ func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n.Must(n.DeviceGone(t.Context(), users[1], "phone"))
 	n.send(users[0], first)
 	n.send(users[0], second)
-	n.projected()
+	n.runJobs()
 	n.want("the laptop is inside the second", users[1], 1, 0)
 	n.Must(n.DeviceGone(t.Context(), users[1], "laptop"))
 	n.Must(n.DeviceGone(t.Context(), users[1], "nothing"))
 	n.send(users[0], second)
-	n.projected()
+	n.runJobs()
 	n.want("all are outside", users[1], 2, 0)
 }
 

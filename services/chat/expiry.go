@@ -51,7 +51,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	var waiting, old []int
 	for i := range states {
 		state := &states[i]
-		state.AgedOn, state.LeavesOn = today, s.leavesUnprojected(*state, today)
+		state.AgedOn, state.LeavesOn = today, s.unprojectedLeavesOn(*state, today)
 		// Something waits, so the first message above the position tells whether any is too old.
 		if !state.Left && !state.Inside && state.Base < state.Head {
 			waiting = append(waiting, i)
@@ -86,7 +86,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]
-		states[place].LeavesOn = s.leavesUnprojected(aged[i], today)
+		states[place].LeavesOn = s.unprojectedLeavesOn(aged[i], today)
 		if aged[i].Base < aged[i].Head {
 			waiting = append(waiting, place)
 		}
@@ -95,10 +95,10 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	return err
 }
 
-// leavesUnprojected is the first day on which a message may expire from a state without unread messages. Where counting happens on
+// unprojectedLeavesOn is the first day on which a message may expire from a state without unread messages. Where counting happens on
 // read, messages sent from now on are not projected, so the state must be checked again on that day. The day is counted from yesterday,
 // because the day may have changed since the state was read.
-func (s *Service) leavesUnprojected(state services.Membership, today int64) int64 {
+func (s *Service) unprojectedLeavesOn(state services.Membership, today int64) int64 {
 	if !state.ReadSide {
 		return 0
 	}

@@ -69,20 +69,20 @@ func TestAVisitOfThePast(t *testing.T) {
 			b.send(i.id, 1, 2)
 		}
 		b.Clock.Advance(time.Hour)
-		b.waits(i.id, map[services.UserID][2]int64{2: {4, 4}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {4, 4}})
 		i.enterAt(start.Add(40*time.Second), "phone")
-		b.waits(i.id, map[services.UserID][2]int64{2: {3, 3}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {3, 3}})
 		b.send(i.id, 1)
-		b.waits(i.id, map[services.UserID][2]int64{2: {4, 3}}) // nobody is inside
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {4, 3}}) // nobody is inside
 		sqltest.Equal(b.T, i.end(), time.Time{})
-		b.waits(i.id, map[services.UserID][2]int64{2: {2, 1}}) // the lease ended at 100 s
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {2, 1}}) // the lease ended at 100 s
 		i.enterAt(start, "phone")
 		i.leaveAt(start.Add(35*time.Second), "phone")
 		i.end()
-		b.waits(i.id, map[services.UserID][2]int64{2: {2, 1}}) // a position does not move back
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {2, 1}}) // a position does not move back
 		i.enterAt(start.Add(20*time.Second), "phone")
 		i.leaveAt(start.Add(125*time.Second), "phone")
-		b.waits(i.id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 0}})
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 	})
 }
@@ -96,7 +96,7 @@ func TestALeaseOfThePast(t *testing.T) {
 		start := b.Clock.Now().Truncate(time.Millisecond)
 		i.enterAt(start.Add(-40*time.Second), "phone")
 		b.send(i.id, 1)
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		sqltest.Equal(b.T, i.end(), start.Add(20*time.Second))
 		i.enter("phone", time.Minute)
 		now := b.Clock.Now()
@@ -107,7 +107,7 @@ func TestALeaseOfThePast(t *testing.T) {
 		i.leaveAt(b.Clock.Now(), "phone")
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		b.send(i.id, 1)
-		b.waits(i.id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 0}})
 	})
 }
 
@@ -116,20 +116,20 @@ func TestNothingCountsWhileInside(t *testing.T) {
 		i := inside{b, b.group(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		i.enter("laptop", time.Minute)
 		i.leave("phone")
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
 		sqltest.Equal(b.T, sqltest.Must(readLeases(b.Ctx, b.DB, 2, "laptop"))(b.T), []services.ConversationID{i.id})
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		i.leave("tablet") // was never inside: leaving still marks the messages read
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
@@ -145,12 +145,12 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 		b.Clock.Advance(90 * time.Second)
 		b.send(i.id, 1)
 		sqltest.Equal(b.T, i.end(), start.Add(2*time.Minute))
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
 		sqltest.Equal(b.T, i.end(), time.Time{})
-		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		version := b.member(i.id, 2).Version
 		sqltest.Equal(b.T, i.end(), time.Time{})
 		sqltest.Equal(b.T, b.member(i.id, 2).Version, version)
@@ -172,7 +172,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 		b.send(i.id, 1)
 		sqltest.Must(0, b.read(i.id, 2, 1, -1))(b.T)
 		i.end()
-		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
@@ -187,7 +187,7 @@ func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
 		b.send(i.id, 1)
 		b.MustWrite(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, i.id, 2, 1) })
 		i.end()
-		b.waits(i.id, map[services.UserID][2]int64{2: {3, 0}})
+		b.wantCounts(i.id, map[services.UserID][2]int64{2: {3, 0}})
 	})
 }
 

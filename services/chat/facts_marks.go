@@ -37,7 +37,7 @@ var (
 		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
 
 	// The first and the last end of a user's leases, which may have expired; null without a lease.
-	openLeases = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
+	leaseEnds = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
 	openLease = sql.NewStatement("a device's open lease", `SELECT until_at FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at > $4`)
@@ -79,7 +79,7 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 		return false, err
 	}
 	if number > m.Head {
-		return false, beyond("upTo", id, number, m.Head)
+		return false, beyondError("upTo", id, number, m.Head)
 	}
 	if gen > m.Gen {
 		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
@@ -128,9 +128,9 @@ func readThen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	return moveTo(ctx, tx, m, number)
 }
 
-// beyond is the error for an argument that names a message which does not exist yet. A mark up to it would cover messages before
+// beyondError is the error for an argument that names a message which does not exist yet. A mark up to it would cover messages before
 // they are written.
-func beyond(field string, id services.ConversationID, number, head int64) error {
+func beyondError(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
@@ -138,7 +138,7 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 // lease expired. After a mark as unread it changes nothing.
 func readInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
-	if _, err := tx.One(ctx, openLeases, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
+	if _, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
 		return err
 	}
 	if last.Int64 > sql.Micros(tx.HappenedAt()) {
@@ -155,7 +155,7 @@ func readInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 // has expired does not keep the user inside, even if its job has not run yet.
 func setInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
-	_, err := tx.One(ctx, openLeases, []any{m.Conversation, m.User}, &first, &last)
+	_, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last)
 	m.Inside = !m.Marked && last.Valid && last.Int64 > sql.Micros(tx.Now)
 	return err
 }
@@ -183,7 +183,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		return services.About("fromMessageId", err)
 	}
 	if from > m.Head {
-		return beyond("fromMessageId", id, from, m.Head)
+		return beyondError("fromMessageId", id, from, m.Head)
 	}
 	before := m
 	// No lease marks messages read after this mark, so those that were seen before it are marked read now.
@@ -312,7 +312,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 		return next, err
 	}
 	var first, last sql.NullInt64
-	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
+	if _, err := tx.One(ctx, leaseEnds, []any{id, user}, &first, &last); err != nil {
 		return next, err
 	}
 	// A lease remains: a device has renewed its lease, or another device is inside.

@@ -64,8 +64,8 @@ func (b *bundle) member(id services.ConversationID, user services.UserID) servic
 	return list[0]
 }
 
-// waits checks the counts of users in a conversation: unread messages, then mentions.
-func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]int64) {
+// wantCounts checks the counts of users in a conversation: unread messages, then mentions.
+func (b *bundle) wantCounts(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.T.Helper()
 	got := map[services.UserID][2]int64{}
 	for user := range want {
@@ -125,9 +125,9 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		second := b.send(id, 2)
 		sqltest.Equal(b.T, first.ID.Number(), int64(1))
 		sqltest.Equal(b.T, []any{second.ID, second.SentAt}, []any{services.NewMessageID(id, 2), b.Clock.Now()})
-		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
 		third := b.send(id, 1, 2, 3)
-		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
+		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
 		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.T), map[services.MessageID]Message{third.ID: third})
 		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
 			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
@@ -147,20 +147,20 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 		own := b.send(id, 2)
 		b.send(id, 1)
 		sqltest.Must(0, b.read(id, 2, 0, -1))(b.T)
-		b.waits(id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{2: {0, 0}})
 		version := b.member(id, 2).Version
 		for number := range int64(6) { // late marks of another device
 			sqltest.Must(0, b.read(id, 2, number, 0))(b.T)
 		}
 		sqltest.Equal(b.T, b.member(id, 2).Version, version)
 		sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 3) }))(b.T)
-		b.waits(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
+		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
 		m := b.member(id, 2)
 		sqltest.Equal(b.T, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
 		sqltest.Must(0, b.read(id, 2, 6, 0))(b.T) // of the former generation: ignored
-		b.waits(id, map[services.UserID][2]int64{2: {3, 2}})
+		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}})
 		sqltest.Must(0, b.read(id, 2, 4, 1))(b.T)
-		b.waits(id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{2: {1, 0}})
 		sqltest.Coded(b.T, b.read(id, 2, 7, 1), services.Invalid)
 		sqltest.Coded(b.T, b.read(id, 2, 6, 2), services.Invalid)
 		sqltest.Coded(b.T, b.read(id, 3, 6, -1), services.NotFound)
@@ -179,7 +179,7 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 			return b.try(func(tx *sql.Tx) error { _, _, err := recall(b.Ctx, tx, message, by); return err })
 		}
 		sqltest.Must(0, recall(message.ID, 1))(b.T)
-		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
 		recalled := sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
 		sqltest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
 		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see waits below
@@ -191,10 +191,10 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 		for _, user := range []services.UserID{1, 3} {
 			sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, 1) }))(b.T)
 		}
-		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
 		b.send(id, 3)
 		sqltest.Must(0, recall(services.NewMessageID(id, 2), 1))(b.T)
-		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
 	})
 }
 
@@ -219,7 +219,7 @@ func TestMembersComeAndGo(t *testing.T) {
 			return left
 		}
 		sqltest.Equal(b.T, add(2, 4, 3), []services.UserID{3, 4})
-		b.waits(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
+		b.wantCounts(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
 		b.send(id, 1, 3)
 		sqltest.Equal(b.T, remove(3, 3, 9), []services.UserID{3})
 		gone := b.member(id, 3)

@@ -15,10 +15,10 @@ func (i inside) markUnread(from int64) {
 	i.MustWrite(func(tx *sql.Tx) error { return markUnread(i.Ctx, tx, i.id, 2, from) })
 }
 
-// unread compares the number of unread messages.
-func (i inside) unread(want int64) {
+// wantUnread compares the number of unread messages.
+func (i inside) wantUnread(want int64) {
 	i.T.Helper()
-	i.waits(i.id, map[services.UserID][2]int64{2: {want, 0}})
+	i.wantCounts(i.id, map[services.UserID][2]int64{2: {want, 0}})
 }
 
 // Leases that run when a user marks messages unread mark nothing read from then on: neither when they are renewed or end, nor when
@@ -33,26 +33,26 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 		i.enter("tablet", time.Minute)
 		b.send(i.id, 1)
 		i.markUnread(6) // all were seen, also the one since the last entry
-		i.unread(1)
+		i.wantUnread(1)
 		i.markUnread(5)
-		i.unread(2)
+		i.wantUnread(2)
 		b.Clock.Advance(40 * time.Second)
 		i.enter("laptop", time.Minute)
-		i.unread(2)
+		i.wantUnread(2)
 		b.send(i.id, 1)
-		i.unread(3) // the mark also covers messages that arrive later
+		i.wantUnread(3) // the mark also covers messages that arrive later
 		i.leave("tablet")
-		i.unread(3)
+		i.wantUnread(3)
 		b.Clock.Advance(time.Minute)
 		sqltest.Equal(b.T, i.end(), time.Time{})
-		i.unread(3)
+		i.wantUnread(3)
 		i.leave("laptop") // after its lease has ended
-		i.unread(3)
+		i.wantUnread(3)
 		i.enter("laptop", time.Minute)
-		i.unread(0)
+		i.wantUnread(0)
 		b.send(i.id, 1)
 		i.leave("laptop")
-		i.unread(0)
+		i.wantUnread(0)
 	})
 }
 
@@ -76,13 +76,13 @@ func TestAMarkEnds(t *testing.T) {
 			i.enter("laptop", time.Minute)
 			sqltest.Equal(b.T, b.member(i.id, 2).Unread() > 0, true)
 			read()
-			i.unread(0)
+			i.wantUnread(0)
 			b.send(i.id, 1)
-			i.unread(0)
+			i.wantUnread(0)
 			i.leave("laptop")
-			i.unread(0)
+			i.wantUnread(0)
 			b.send(i.id, 1)
-			i.unread(1)
+			i.wantUnread(1)
 		}
 		i.markUnread(1)
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -93,9 +93,9 @@ func TestAMarkEnds(t *testing.T) {
 			return err
 		})
 		b.send(i.id, 1)
-		i.unread(1)
+		i.wantUnread(1)
 		i.leave("laptop")
-		i.unread(0)
+		i.wantUnread(0)
 	})
 }
 
@@ -112,15 +112,15 @@ func TestAMarkAndVisitsOfThePast(t *testing.T) {
 		b.Clock.Advance(time.Hour)
 		i.enterAt(start.Add(40*time.Second), "phone")
 		i.markUnread(2)
-		i.unread(3)
+		i.wantUnread(3)
 		i.enterAt(start.Add(80*time.Second), "phone")
-		i.unread(3)
+		i.wantUnread(3)
 		i.leaveAt(start.Add(100*time.Second), "phone")
-		i.unread(3)
+		i.wantUnread(3)
 		i.end()
 		i.enterAt(start.Add(95*time.Second), "laptop")
-		i.unread(1)
+		i.wantUnread(1)
 		i.leaveAt(start.Add(125*time.Second), "laptop")
-		i.unread(0)
+		i.wantUnread(0)
 	})
 }

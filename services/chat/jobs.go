@@ -59,7 +59,7 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 // projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together become
 // one. The throttle is this node's: it gives the job a later time if the conversation had its turn just now.
 func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
-	return s.throttle.Turn(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
+	return s.throttle.Delay(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
 }
 
 // projectAllJob projects every member's state, and ends a change to counting on read.
@@ -220,7 +220,7 @@ func (s *Service) put(ctx context.Context, states []services.Membership) (result
 
 // putOn is put with the counts of a given day.
 func (s *Service) putOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
-	if err := s.asCounted(ctx, states, today); err != nil {
+	if err := s.applySettings(ctx, states, today); err != nil {
 		return nil, err
 	}
 	results, clamped, err := s.Redis.PutMemberships(ctx, states)
@@ -236,9 +236,9 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	return results, s.Projector.Changed(ctx, users, results)
 }
 
-// asCounted changes states to what documents count on the given day. It applies the expiry and the setting for muted mentions,
+// applySettings changes states to what documents count on the given day. It applies the expiry and the setting for muted mentions,
 // which the rows do not contain: either can change without a write to a row.
-func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
+func (s *Service) applySettings(ctx context.Context, states []services.Membership, today int64) error {
 	if err := s.age(ctx, states, today); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 		if err != nil || len(states) == 0 {
 			return parts, err
 		}
-		if err := s.asCounted(ctx, states, today); err != nil {
+		if err := s.applySettings(ctx, states, today); err != nil {
 			return nil, err
 		}
 		parts = append(parts, rdb.MembershipParts(states)...)

@@ -74,8 +74,8 @@ func (n node) read(user services.UserID, id services.ConversationID, upTo servic
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
 }
 
-// projected runs all due jobs, including throttled passes.
-func (n node) projected() {
+// runJobs runs all due jobs, including throttled passes.
+func (n node) runJobs() {
 	n.TB.Helper()
 	for range 3 {
 		n.Work(n.fan)

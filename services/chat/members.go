@@ -12,7 +12,7 @@ import (
 // Join is the command by which a user becomes a member of a ROOM; the existing messages count as read. A repetition changes
 // nothing.
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
-	return s.members("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+	return s.membersCommand("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if c.Kind != Room {
 			return nil, noConversation(id) // only members may learn the kind of a conversation
 		}
@@ -24,11 +24,11 @@ func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.C
 // conversation, and if a GROUP would become too large. NOT_FOUND while there is a block between the member and one of the others,
 // and while the group policy of one of the others does not let the member add them.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
-	users, err := named(users)
+	users, err := checkNamed(users)
 	if err != nil {
 		return nil, err
 	}
-	return s.members("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+	return s.membersCommand("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		// Membership is checked before any error about the conversation: for a user who is no member it does not exist.
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
@@ -51,14 +51,14 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 // RemoveMembers is the command by which a conversation's creator removes others. Users who are no members are skipped. FORBIDDEN if
 // by is not the creator, CONFLICT for a DIRECT conversation.
 func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
-	users, err := named(users)
+	users, err := checkNamed(users)
 	if err != nil {
 		return nil, err
 	}
 	if slices.Contains(users, by) { // the answer would be a conversation that they may no longer see
 		return nil, services.Errorf(services.Invalid, "userIds: they include you; use quitConversation to leave")
 	}
-	return s.members("removeMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+	return s.membersCommand("removeMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 // Quit is the command by which a member leaves for good: nothing of the conversation counts for them or is shown to them any
 // more. Leaving again changes nothing. CONFLICT for a DIRECT conversation, which can be muted.
 func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
-	return s.members("quitConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+	return s.membersCommand("quitConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		switch _, err := lockState(ctx, tx, id, user); services.CodeOf(err) {
 		case services.Conflict: // the user has left already
 			return nil, nil
@@ -107,17 +107,17 @@ func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users 
 	return removeMembers(ctx, tx, c.ID, users)
 }
 
-// named checks the users that one call names, and returns them sorted and without repetitions.
-func named(users []services.UserID) ([]services.UserID, error) {
+// checkNamed checks the users that one call names, and returns them sorted and without repetitions.
+func checkNamed(users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 || len(users) > maxNamed {
 		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxNamed, len(users))
 	}
 	return distinct(slices.Clone(users)), nil
 }
 
-// members makes a command that changes the members of a conversation. change returns the users whose state it changed; if it
+// membersCommand makes a command that changes the members of a conversation. change returns the users whose state it changed; if it
 // returns none, nothing changed.
-func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
+func (s *Service) membersCommand(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, err := lock(ctx, tx, id)
 		if err != nil {

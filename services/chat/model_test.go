@@ -305,7 +305,7 @@ func (w *world) pass(t *rapid.T) {
 
 // compare runs all due jobs, and compares the badge and the list of every person with the count of the model (truth).
 func (w *world) compare(t *rapid.T) {
-	w.n.projected()
+	w.n.runJobs()
 	for _, user := range w.people {
 		unread, mentions := w.truth(user)
 		for what, see := range map[string]func(services.UserID) (int, int){"badge": w.n.shown, "list": w.n.listed} {

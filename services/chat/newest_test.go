@@ -41,7 +41,7 @@ func TestNewestMessagesAndMentions(t *testing.T) {
 		say := func(in services.ConversationID, mentions ...services.UserID) services.MessageID {
 			n.Clock.Advance(time.Second)
 			message := n.send(other, in, mentions...)
-			n.projected()
+			n.runJobs()
 			return message
 		}
 		wants("nothing was said", time.Time{}, 0, 0)
@@ -57,7 +57,7 @@ func TestNewestMessagesAndMentions(t *testing.T) {
 		wants("a mention in a muted group", time.Time{}, muted, muted)
 		n.read(reader, muted, say(muted))
 		n.read(reader, second, last)
-		n.projected()
+		n.runJobs()
 		wants("both were read", time.Time{}, first, first)
 		wants("the rest is old", n.Clock.Now(), 0, 0)
 	})

@@ -51,7 +51,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 		pages[i], places[i] = membershipsPast{user: user}, i
 	}
 	for len(pages) > 0 {
-		limit := statesOfEach(len(pages))
+		limit := statesPerUser(len(pages))
 		found, err := membershipsOfEach(ctx, c.s.Store, pages, c.s.Clock.Now(), limit)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 				states = states[1:]
 				sums.LeavesOn = earlier(sums.LeavesOn, state.LeavesOn)
 				sums.Mentions += int(state.UnreadMentions())
-				sums.Unread += inBadge(state)
+				sums.Unread += badgeShare(state)
 			}
 			if len(page) == limit {
 				pages[rest], places[rest] = membershipsPast{pages[i].user, page[limit-1].Conversation}, places[i]
@@ -82,9 +82,9 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	return nil
 }
 
-// statesOfEach is how many states of each user are read at once, if the states of this many users are read together. It is bounded, so
+// statesPerUser is how many states of each user are read at once, if the states of this many users are read together. It is bounded, so
 // that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
-func statesOfEach(users int) int {
+func statesPerUser(users int) int {
 	const ofAll, ofOne, ofEach = 5000, 1000, 50
 	return max(min(ofAll/users, ofOne), ofEach)
 }
@@ -140,7 +140,7 @@ func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.Sh
 func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
 	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	err := c.each(ctx, of.User, true, func(state State) bool {
-		if count := inBadge(c.s.counted(state.Own)); count > 0 {
+		if count := badgeShare(c.s.counted(state.Own)); count > 0 {
 			explanation.Items = append(explanation.Items, state.item(count))
 		}
 		return len(explanation.Items) < of.Most()
@@ -170,7 +170,7 @@ func (c Source) Newest(ctx context.Context, of source.Explained) (explanations [
 			return false // so are all that follow
 		}
 		own := c.s.counted(state.Own)
-		add(&unread, state, inBadge(own), own.Muted)
+		add(&unread, state, badgeShare(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
 		// A search for a mention that does not exist would walk the whole list, so the search for a mention needs a count above 0.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
@@ -255,8 +255,8 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// inBadge is a conversation's share of the badges: for a muted one its mentions.
-func inBadge(state services.Membership) int {
+// badgeShare is a conversation's share of the badges: for a muted one its mentions.
+func badgeShare(state services.Membership) int {
 	if state.Muted {
 		return int(state.UnreadMentions())
 	}

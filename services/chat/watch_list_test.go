@@ -74,7 +74,7 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	group, other := n.create(Group, users...), n.create(Group, users...)
 	version := func() uint64 {
 		t.Helper()
-		n.projected()
+		n.runJobs()
 		n.shown(users[1])
 		return n.Document(users[1]).Conversations.Version
 	}
@@ -136,12 +136,12 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 	users := n.Users(2)
 	group := n.create(Group, users...)
 	n.send(users[0], group)
-	n.projected()
+	n.runJobs()
 	n.shown(users[1])
 	before := n.Document(users[1]).Conversations
 	n.Clock.Advance(3 * 24 * time.Hour)
 	n.enqueue(n.projectJob(group))
-	n.projected()
+	n.runJobs()
 	after := n.Document(users[1]).Conversations
 	if before.Unread != 1 || after.Unread != 0 {
 		t.Fatalf("%d messages are unread, and %d after three days", before.Unread, after.Unread)
@@ -157,7 +157,7 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
 	users := n.Users(2)
 	muted, open := n.create(Room, users...), n.create(Room, users...)
-	n.projected()
+	n.runJobs()
 	if n.counting(muted) != OnRead {
 		t.Fatal("the conversation is counted when written")
 	}

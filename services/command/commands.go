@@ -268,7 +268,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
 		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // tokens can be for any server, so these two are not checked
 		case bad:
-			fault = unreadable(flag, text)
+			fault = unreadableError(flag, text)
 		default:
 			fault = checkSetting(flag, g.Config)
 		}

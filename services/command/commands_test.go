@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql"
 )
 
-// importing runs a whole import: command line, database, files.
-func importing(t *testing.T, in string, args ...string) (exit int, text string) {
+// callImport runs a whole import: command line, database, files.
+func callImport(t *testing.T, in string, args ...string) (exit int, text string) {
 	t.Helper()
 	command, err := ParseArgs(append([]string{"import", "follows"}, args...), environmentOf(nil), &bytes.Buffer{})
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRunImport(t *testing.T) {
 		{"1,2\n", "- --data f.csv", 1, []string{"tidings: the data folder", "f.csv"}},
 		{"1,2\n", "- --database postgres://u:s3cret@127.0.0.1:1/n?connect_timeout=1", 1, []string{"tidings: ", "127.0.0.1:1"}},
 	} {
-		exit, text := importing(t, c.in, strings.Fields(c.args)...)
+		exit, text := callImport(t, c.in, strings.Fields(c.args)...)
 		if exit != c.exit || strings.Contains(text, "s3cret") {
 			t.Errorf("%s: exit code %d, want %d\n%s", c.args, exit, c.exit, text)
 		}
@@ -68,14 +68,14 @@ func TestRunImport(t *testing.T) {
 	}
 
 	// While a server holds the file, an import does not touch it.
-	exit, text := importing(t, "8,9\n", "-", "--data", "new/folder")
+	exit, text := callImport(t, "8,9\n", "-", "--data", "new/folder")
 	if exit != 1 || !strings.Contains(text, "in use") || !strings.Contains(text, "tidings.db") {
 		t.Errorf("on a database in use: exit code %d, %s", exit, text)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if exit, text := importing(t, "8,9\n", "-", "--data", "new/folder"); exit != 0 {
+	if exit, text := callImport(t, "8,9\n", "-", "--data", "new/folder"); exit != 0 {
 		t.Errorf("after it was closed: exit code %d, %s", exit, text)
 	}
 }

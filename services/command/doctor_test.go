@@ -15,16 +15,16 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// examined runs "tidings doctor" and returns its exit code and what it printed.
-func examined(t *testing.T, environment []string, args ...string) (exit int, report string) {
+// callDoctor runs "tidings doctor" and returns its exit code and what it printed.
+func callDoctor(t *testing.T, environment []string, args ...string) (exit int, report string) {
 	t.Helper()
 	var out bytes.Buffer
 	exit = Run(t.Context(), append([]string{"doctor"}, args...), environmentOf(environment), &out, &out)
 	return exit, out.String()
 }
 
-// reports checks the exit code, and that the report contains each of the texts.
-func reports(t *testing.T, exit, wantExit int, report string, words ...string) {
+// wantReport checks the exit code, and that the report contains each of the texts.
+func wantReport(t *testing.T, exit, wantExit int, report string, words ...string) {
 	t.Helper()
 	if exit != wantExit {
 		t.Errorf("the exit code is %d, want %d", exit, wantExit)
@@ -42,8 +42,8 @@ func reports(t *testing.T, exit, wantExit int, report string, words ...string) {
 // An examination before the first start finds nothing wrong, and makes nothing.
 func TestDoctorBeforeTheFirstStart(t *testing.T) {
 	t.Chdir(t.TempDir())
-	exit, report := examined(t, nil, "--listen", "127.0.0.1:0", "--redis", "private", "--data", "new/folder")
-	reports(t, exit, 0, report, "development mode", "tidings.db does not exist yet", "this process starts a redis-server of its own", " 0 failures")
+	exit, report := callDoctor(t, nil, "--listen", "127.0.0.1:0", "--redis", "private", "--data", "new/folder")
+	wantReport(t, exit, 0, report, "development mode", "tidings.db does not exist yet", "this process starts a redis-server of its own", " 0 failures")
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
 		t.Errorf("the examination left %v, %v", left, err)
 	}
@@ -53,8 +53,8 @@ func TestDoctorBeforeTheFirstStart(t *testing.T) {
 func TestDoctorOfARelativePath(t *testing.T) {
 	folder, name := filepath.Split(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))
 	t.Chdir(folder)
-	exit, report := examined(t, []string{"DATABASE_URL=sqlite:" + name}, "--listen", "127.0.0.1:0", "--redis", "private")
-	reports(t, exit, 0, report, name+" is whole", " 0 failures")
+	exit, report := callDoctor(t, []string{"DATABASE_URL=sqlite:" + name}, "--listen", "127.0.0.1:0", "--redis", "private")
+	wantReport(t, exit, 0, report, name+" is whole", " 0 failures")
 }
 
 // On a healthy server doctor reports what each engine is like, makes no file beside the database, and prints no secret. The
@@ -72,16 +72,16 @@ func TestDoctorOfAServer(t *testing.T) {
 			return names
 		}
 		before := beside()
-		exit, report := examined(t, settings, args...)
+		exit, report := callDoctor(t, settings, args...)
 		if after := beside(); !slices.Equal(after, before) {
 			t.Errorf("beside the database were %v, and now are %v", before, after)
 		}
 		if strings.HasPrefix(url, "postgres") { // databases of tests do not wait for the disk
-			reports(t, exit, 1, report, "fsync is off", "Set fsync = on.", "clocks of this machine and of the server", " 1 failure")
+			wantReport(t, exit, 1, report, "fsync is off", "Set fsync = on.", "clocks of this machine and of the server", " 1 failure")
 		} else {
-			reports(t, exit, 0, report, "is whole", " 0 failures")
+			wantReport(t, exit, 0, report, "is whole", " 0 failures")
 		}
-		reports(t, exit, exit, report, "the tables have version ", ", this program's", "version ", "answers in")
+		wantReport(t, exit, exit, report, "the tables have version ", ", this program's", "version ", "answers in")
 		if strings.Contains(report, "s3cret") {
 			t.Error("the report has the secret")
 		}
@@ -101,8 +101,8 @@ func TestDoctorBesideARunningNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	exit, report := examined(t, nil, "--listen", listener.Addr().String(), "--database", url, "--redis", "embedded")
-	reports(t, exit, 0, report, "is in use by process", "is whole", "address already in use", "If a node runs here", "slower under load")
+	exit, report := callDoctor(t, nil, "--listen", listener.Addr().String(), "--database", url, "--redis", "embedded")
+	wantReport(t, exit, 0, report, "is in use by process", "is whole", "address already in use", "If a node runs here", "slower under load")
 	if err := db.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -139,8 +139,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		"no key":                {"--jwt-public-key key.pem", []string{"--jwt-public-key", "Look at the file"}},
 		"no documents":          {"--trusted-documents none.json", []string{"none.json", "Make the manifest again"}},
 	} {
-		exit, report := examined(t, nil, append(strings.Fields(c.args), "--listen", "127.0.0.1:0")...)
-		if reports(t, exit, 1, report, append(c.words, "failure")...); t.Failed() {
+		exit, report := callDoctor(t, nil, append(strings.Fields(c.args), "--listen", "127.0.0.1:0")...)
+		if wantReport(t, exit, 1, report, append(c.words, "failure")...); t.Failed() {
 			t.Fatal(name)
 		}
 		if strings.Contains(report, "s3cret") {
@@ -166,11 +166,11 @@ func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
 	url := sqltest.Postgres(t)
 	fails := func(what string, args ...string) {
 		t.Helper()
-		exit, report := examined(t, nil, append(args, "--listen", "127.0.0.1:0")...)
-		reports(t, exit, 1, report, what, "Give this user the right to write", "failure")
+		exit, report := callDoctor(t, nil, append(args, "--listen", "127.0.0.1:0")...)
+		wantReport(t, exit, 1, report, what, "Give this user the right to write", "failure")
 	}
-	exit, report := examined(t, nil, "--data", folder, "--redis", "private", "--listen", "127.0.0.1:0")
-	reports(t, exit, 0, report, "can be written", "is whole")
+	exit, report := callDoctor(t, nil, "--data", folder, "--redis", "private", "--listen", "127.0.0.1:0")
+	wantReport(t, exit, 0, report, "can be written", "is whole")
 	release := sqltest.FillDisk(t, folder, 0)
 	fails("cannot be written: no space left on device", "--data", folder, "--redis", "embedded")
 	release()
@@ -189,7 +189,7 @@ func TestDoctorOfAFolderThatCannotBeWritten(t *testing.T) {
 		args string
 		want bool
 	}{{"--redis private --data " + folder, true}, {"--redis embedded --data " + folder + "/new", true}, {"--redis embedded --data " + folder, false}} {
-		_, report := examined(t, nil, append(strings.Fields(c.args), "--database", url, "--listen", "127.0.0.1:0")...)
+		_, report := callDoctor(t, nil, append(strings.Fields(c.args), "--database", url, "--listen", "127.0.0.1:0")...)
 		if got := strings.Contains(report, "cannot be written: read-only file system"); got != c.want {
 			t.Errorf("%s: the folder is reported: %v\n%s", c.args, got, report)
 		}
@@ -204,8 +204,8 @@ func TestDoctorOfAFileThatCannotBeWritten(t *testing.T) {
 	if err := os.Mkdir(file+".lock", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	exit, report := examined(t, nil, "--database", url, "--redis", "embedded", "--listen", "127.0.0.1:0", "--data", t.TempDir())
-	reports(t, exit, 1, report, "tidings.db.lock cannot be written: is a directory", "1 failure")
+	exit, report := callDoctor(t, nil, "--database", url, "--redis", "embedded", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	wantReport(t, exit, 1, report, "tidings.db.lock cannot be written: is a directory", "1 failure")
 }
 
 // Without a redis-server, doctor says so.
@@ -214,8 +214,8 @@ func TestDoctorWithoutRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	exit, report := examined(t, nil, "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
-	reports(t, exit, 0, report, "there is no redis-server in PATH: an embedded Redis is used", "Install Redis")
-	exit, report = examined(t, nil, "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "private")
-	reports(t, exit, 1, report, "there is no redis-server in PATH", "1 failure")
+	exit, report := callDoctor(t, nil, "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	wantReport(t, exit, 0, report, "there is no redis-server in PATH: an embedded Redis is used", "Install Redis")
+	exit, report = callDoctor(t, nil, "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "private")
+	wantReport(t, exit, 1, report, "there is no redis-server in PATH", "1 failure")
 }

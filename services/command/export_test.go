@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql"
 )
 
-// exporting runs a whole export: command line, database, files.
-func exporting(t *testing.T, out io.Writer, args ...string) (exit int, printed string) {
+// callExport runs a whole export: command line, database, files.
+func callExport(t *testing.T, out io.Writer, args ...string) (exit int, printed string) {
 	t.Helper()
 	var faults bytes.Buffer
 	exit = Run(t.Context(), append([]string{"export"}, args...), environmentOf(nil), out, &faults)
@@ -34,7 +34,7 @@ func TestExport(t *testing.T) {
 		t.Fatalf("the import: exit code %d", exit)
 	}
 	var out bytes.Buffer
-	if exit, printed := exporting(t, &out, "ann", "--data", "d"); exit != 0 || printed != "" {
+	if exit, printed := callExport(t, &out, "ann", "--data", "d"); exit != 0 || printed != "" {
 		t.Fatalf("exit code %d: %s", exit, printed)
 	}
 	var types []string
@@ -51,7 +51,7 @@ func TestExport(t *testing.T) {
 	if err := os.WriteFile("ann.jsonl", []byte("of before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if exit, printed := exporting(t, io.Discard, "ann", "--data", "d", "--out", "ann.jsonl"); exit != 0 || printed != "" {
+	if exit, printed := callExport(t, io.Discard, "ann", "--data", "d", "--out", "ann.jsonl"); exit != 0 || printed != "" {
 		t.Fatalf("into a file: exit code %d: %s", exit, printed)
 	}
 	info, err := os.Stat("ann.jsonl")
@@ -70,7 +70,7 @@ func TestRefusedExports(t *testing.T) {
 	if err := db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }); err != nil {
 		t.Fatal(err)
 	}
-	if exit, printed := exporting(t, io.Discard, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "in use") {
+	if exit, printed := callExport(t, io.Discard, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "in use") {
 		t.Errorf("while a server has the database: exit code %d, %s", exit, printed)
 	}
 	if err := db.Close(); err != nil {
@@ -98,7 +98,7 @@ func TestRefusedExports(t *testing.T) {
 		{"ann --redis redis://x", 2, []string{"--redis is not a flag of tidings export"}},
 		{"ann --out", 2, []string{"--out: a value is required: --out=FILE"}},
 	} {
-		exit, printed := exporting(t, io.Discard, strings.Fields(c.args)...)
+		exit, printed := callExport(t, io.Discard, strings.Fields(c.args)...)
 		if exit != c.exit {
 			t.Errorf("%s: exit code %d, want %d", c.args, exit, c.exit)
 		}
@@ -108,11 +108,11 @@ func TestRefusedExports(t *testing.T) {
 			}
 		}
 	}
-	if exit, printed := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "the export is incomplete: ") {
+	if exit, printed := callExport(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "the export is incomplete: ") {
 		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, printed)
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // where the system has it
-		if exit, printed := exporting(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "no space left") {
+		if exit, printed := callExport(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "no space left") {
 			t.Errorf("on a full disk: exit code %d, %s", exit, printed)
 		}
 		_ = full.Close()

@@ -210,14 +210,14 @@ func (r *reference) fields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string
 		for _, argument := range field.Arguments {
-			arguments = append(arguments, argument.Name+": "+r.kind(argument.Type)+fallback(argument.DefaultValue))
+			arguments = append(arguments, argument.Name+": "+r.typeText(argument.Type)+fallback(argument.DefaultValue))
 		}
 		// A field without arguments has no parentheses, as in GraphQL.
 		signature := ""
 		if len(arguments) > 0 {
 			signature = "(" + strings.Join(arguments, ", ") + ")"
 		}
-		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.kind(field.Type), fallback(field.DefaultValue))
+		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.typeText(field.Type), fallback(field.DefaultValue))
 		// The backslash breaks the line within the item.
 		if field.Description != "" {
 			fmt.Fprintf(&r.out, "\\\n  %s", prose(field.Description))
@@ -239,15 +239,15 @@ func fallback(value *ast.Value) string {
 	return " = `" + value.String() + "`"
 }
 
-// kind is a type as a field has it, with a link to its description. Brackets are escaped, because a link follows them.
-func (r *reference) kind(kind *ast.Type) string {
+// typeText is a type as a field has it, with a link to its description. Brackets are escaped, because a link follows them.
+func (r *reference) typeText(typeText *ast.Type) string {
 	text := ""
-	if kind.Elem != nil {
-		text = `\[` + r.kind(kind.Elem) + `\]`
+	if typeText.Elem != nil {
+		text = `\[` + r.typeText(typeText.Elem) + `\]`
 	} else {
-		text = r.link(kind.NamedType)
+		text = r.link(typeText.NamedType)
 	}
-	if kind.NonNull {
+	if typeText.NonNull {
 		text += "!"
 	}
 	return text

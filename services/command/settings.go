@@ -23,7 +23,7 @@ import (
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
-		attrs = append(attrs, slog.String(flag.Name, shown(flag, text(flag))))
+		attrs = append(attrs, slog.String(flag.Name, mask(flag, text(flag))))
 	}
 	return attrs
 }
@@ -127,10 +127,10 @@ var (
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
-// shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
+// mask is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
 // may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag `secret` has the value
 // `all` for a key, and another value for an address with a password in it.
-func shown(flag *kong.Flag, text string) string {
+func mask(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {
 	case text == "" || secret == "":
@@ -148,11 +148,11 @@ func fault(flag *kong.Flag, text, format string, args ...any) error {
 	if env := variable(flag); env != "" {
 		name += " (" + env + ")"
 	}
-	return fmt.Errorf("%s is %s: %s", name, services.Quote(shown(flag, text)), fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s is %s: %s", name, services.Quote(mask(flag, text)), fmt.Sprintf(format, args...))
 }
 
-// unreadable is the fault of a text that cannot be a value of its type. It names the bounds too, so that the next attempt is right.
-func unreadable(flag *kong.Flag, text string) error {
+// unreadableError is the fault of a text that cannot be a value of its type. It names the bounds too, so that the next attempt is right.
+func unreadableError(flag *kong.Flag, text string) error {
 	form := "a whole number"
 	switch flag.Target.Interface().(type) {
 	case slog.Level:

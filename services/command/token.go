@@ -25,7 +25,7 @@ type TokenOptions struct {
 // file of the key can fail: everything else was checked with the command line.
 func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Writer) error {
 	// The key file goes before the secret if both are there: it was named for this token.
-	token, err := transport.NewToken{
+	token, err := transport.UnsignedToken{
 		HMACSecret: cfg.JWTSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
 		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Made: now, ValidFor: options.ValidFor,
 	}.Sign()

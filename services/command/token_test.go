@@ -19,8 +19,8 @@ import (
 
 const testSecret = "a secret of more than thirty-two bytes"
 
-// signed runs "tidings token".
-func signed(t *testing.T, args ...string) (exit int, printed string) {
+// callToken runs "tidings token".
+func callToken(t *testing.T, args ...string) (exit int, printed string) {
 	t.Helper()
 	var out bytes.Buffer
 	exit = Run(t.Context(), append([]string{"token"}, args...), environmentOf([]string{"TIDINGS_JWT_SECRET=" + testSecret}), &out, &out)
@@ -54,7 +54,7 @@ func TestAServerAcceptsSignedTokens(t *testing.T) {
 		if name != "" {
 			args = append(args, "--private-key", name)
 		}
-		exit, token := signed(t, args...)
+		exit, token := callToken(t, args...)
 		if exit != 0 {
 			t.Fatalf("%q: exit code %d: %s", name, exit, token)
 		}
@@ -94,7 +94,7 @@ func TestATokenOfTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exit, token := signed(t, "--scope", "ingest")
+	exit, token := callToken(t, "--scope", "ingest")
 	viewer, _, err := identity.Viewer(t.Context(), token, "bob", "")
 	if exit != 0 || err != nil || viewer.Key != "bob" {
 		t.Errorf("exit code %d: acting as bob it is %+v, %v", exit, viewer, err)
@@ -119,7 +119,7 @@ func TestTokenRefusesWhatNoServerAccepts(t *testing.T) {
 		"alice --private-key no.key":   {1, "not the PEM file of an RSA or Ed25519 private key"},
 		"alice --private-key none.key": {1, "none.key"},
 	} {
-		if exit, printed := signed(t, strings.Fields(args)...); exit != want.exit || !strings.Contains(printed, want.text) {
+		if exit, printed := callToken(t, strings.Fields(args)...); exit != want.exit || !strings.Contains(printed, want.text) {
 			t.Errorf("token %s: exit code %d, want %d with %q:\n%s", args, exit, want.exit, want.text, printed)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// hooked runs a whole command on webhooks: command line, database, requests.
-func hooked(t *testing.T, line string, environment ...string) (exit int, printed string) {
+// callWebhooks runs a whole command on webhooks: command line, database, requests.
+func callWebhooks(t *testing.T, line string, environment ...string) (exit int, printed string) {
 	t.Helper()
 	var out bytes.Buffer
 	exit = Run(t.Context(), append([]string{"webhooks"}, strings.Fields(line)...), environmentOf(environment), &out, &out)
@@ -65,14 +65,14 @@ func (i *receiver) verified(t *testing.T, printed string) bool {
 func makeDatabase(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if exit, printed := hooked(t, "list"); exit != 1 || !strings.Contains(printed, "does not exist") {
+	if exit, printed := callWebhooks(t, "list"); exit != 1 || !strings.Contains(printed, "does not exist") {
 		t.Errorf("without a database: %d, %s", exit, printed)
 	}
 	if err := os.Mkdir("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
-	if exit, printed := hooked(t, "list"); exit != 1 || !strings.Contains(printed, "in use") {
+	if exit, printed := callWebhooks(t, "list"); exit != 1 || !strings.Contains(printed, "in use") {
 		t.Errorf("beside a server: %d, %s", exit, printed)
 	}
 	sqltest.Equal(t, db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }), nil)
@@ -86,13 +86,13 @@ func TestWebhooksCommand(t *testing.T) {
 	server := httptest.NewServer(got)
 	defer server.Close()
 	here := []string{"TIDINGS_CHANGES=true", "TIDINGS_WEBHOOKS_ALLOW=127.0.0.1"}
-	if exit, printed := hooked(t, "add app "+server.URL, here[1]); exit != 1 || !strings.Contains(printed, "start every node with --changes (TIDINGS_CHANGES=true)") {
+	if exit, printed := callWebhooks(t, "add app "+server.URL, here[1]); exit != 1 || !strings.Contains(printed, "start every node with --changes (TIDINGS_CHANGES=true)") {
 		t.Errorf("without the change stream: %d, %s", exit, printed)
 	}
-	if exit, printed := hooked(t, "add app "+server.URL, here[0]); exit != 1 || !strings.Contains(printed, "--webhooks-allow") {
+	if exit, printed := callWebhooks(t, "add app "+server.URL, here[0]); exit != 1 || !strings.Contains(printed, "--webhooks-allow") {
 		t.Errorf("a private address: %d, %s", exit, printed)
 	}
-	_, first := hooked(t, "add app "+server.URL+" --away --sources CONVERSATIONS,NOTIFICATIONS:MENTION", here...)
+	_, first := callWebhooks(t, "add app "+server.URL+" --away --sources CONVERSATIONS,NOTIFICATIONS:MENTION", here...)
 	for _, c := range []struct {
 		line  string
 		exit  int
@@ -109,7 +109,7 @@ func TestWebhooksCommand(t *testing.T) {
 		{"replay app --user bob", 1, []string{`no user "bob"`}},
 		{"test app", 0, []string{"answered 200"}},
 	} {
-		exit, printed := hooked(t, c.line, here...)
+		exit, printed := callWebhooks(t, c.line, here...)
 		if exit != c.exit {
 			t.Errorf("%s: exit code %d, want %d: %s", c.line, exit, c.exit, printed)
 		}
@@ -122,32 +122,32 @@ func TestWebhooksCommand(t *testing.T) {
 	if !got.verified(t, first) {
 		t.Errorf("the test is not signed by the secret: %v", got.header)
 	}
-	_, second := hooked(t, "rotate app", here...)
-	hooked(t, "test app", here...)
+	_, second := callWebhooks(t, "rotate app", here...)
+	callWebhooks(t, "test app", here...)
 	if !got.verified(t, first) || !got.verified(t, second) {
 		t.Error("during the overlap both secrets sign")
 	}
-	_, third := hooked(t, "rotate app --overlap 0s", here...)
-	hooked(t, "test app", here...)
+	_, third := callWebhooks(t, "rotate app --overlap 0s", here...)
+	callWebhooks(t, "test app", here...)
 	if got.verified(t, first) || got.verified(t, second) || !got.verified(t, third) {
 		t.Error("without an overlap the new secret alone signs")
 	}
 	server.Close()
-	if exit, printed := hooked(t, "test app", here...); exit != 1 || !strings.Contains(printed, "the test of app failed") {
+	if exit, printed := callWebhooks(t, "test app", here...); exit != 1 || !strings.Contains(printed, "the test of app failed") {
 		t.Errorf("a receiver that is not there: %d, %s", exit, printed)
 	}
-	if exit, printed := hooked(t, "remove app", here...); exit != 0 || !strings.Contains(printed, "app is removed") {
+	if exit, printed := callWebhooks(t, "remove app", here...); exit != 0 || !strings.Contains(printed, "app is removed") {
 		t.Errorf("%d, %s", exit, printed)
 	}
-	if exit, printed := hooked(t, "list", here...); exit != 0 || printed != "" {
+	if exit, printed := callWebhooks(t, "list", here...); exit != 0 || printed != "" {
 		t.Errorf("%d, %s", exit, printed)
 	}
-	keptActs(t)
+	wantActs(t)
 }
 
-// keptActs checks that the commands that change something are among the acts of operators, and that commands that only show
+// wantActs checks that the commands that change something are among the acts of operators, and that commands that only show
 // something are not.
-func keptActs(t *testing.T) {
+func wantActs(t *testing.T) {
 	t.Helper()
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
 	defer func() { sqltest.Equal(t, db.Close(), nil) }()

@@ -161,8 +161,8 @@ func newCounting(t *testing.T) *counting {
 	return c
 }
 
-// since returns the number of events since its last call.
-func (c *counting) since() int {
+// takeCount returns the number of events since its last call.
+func (c *counting) takeCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() { c.events = 0 }()
@@ -177,7 +177,7 @@ func TestThePaceIsKept(t *testing.T) {
 		if err := w.Build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if past := server.since(); past < 1000 {
+		if past := server.takeCount(); past < 1000 {
 			t.Errorf("the past has %d events", past)
 		}
 		minutes := func(count int) int {
@@ -185,7 +185,7 @@ func TestThePaceIsKept(t *testing.T) {
 				clock.now = clock.now.Add(tick)
 				w.runOnce(t.Context())
 			}
-			return server.since()
+			return server.takeCount()
 		}
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
 			t.Errorf("at a pace of %d, %d acts in 10 minutes", pace, got)
@@ -196,7 +196,7 @@ func TestThePaceIsKept(t *testing.T) {
 		for range 10 * 60 * pace / mostEvents {
 			w.runOnce(t.Context())
 		}
-		if got := server.since(); got > pace/20+2 {
+		if got := server.takeCount(); got > pace/20+2 {
 			t.Errorf("at a pace of %d, %d acts were made up for", pace, got)
 		}
 		w.Hold(time.Minute)
@@ -227,7 +227,7 @@ func TestAnOldWorldForgets(t *testing.T) {
 		}
 	}
 	for _, show := range append(w.script.planned, w.script.live...) {
-		if _, known := w.host.made[ref{"show", show}]; !known {
+		if _, known := w.host.made[objectName{"show", show}]; !known {
 			t.Errorf("show %d can be acted on and is forgotten", show)
 		}
 	}
@@ -249,7 +249,7 @@ func TestThePastIsAFewRequests(t *testing.T) {
 	if err := w.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if events := server.since(); events < 1000 || server.requests > 15 {
+	if events := server.takeCount(); events < 1000 || server.requests > 15 {
 		t.Errorf("the past is %d events in %d requests", events, server.requests)
 	}
 }

@@ -22,9 +22,9 @@ const (
 	keptObjects = 400
 )
 
-// ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
+// objectName names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
 // that it can refer to objects that the server has not made yet. A ref is comparable, because it is a key of host.made.
-type ref struct {
+type objectName struct {
 	Kind   string // post, show or conversation
 	Number int
 }
@@ -38,7 +38,7 @@ type event struct {
 	As      string         // the key of a user, "" for the application itself
 	Do      string         // the mutation
 	Input   map[string]any // of the mutation
-	Becomes ref            // the name of the object that it makes
+	Becomes objectName     // the name of the object that it makes
 	At      fromNow        // when it happened; 0 is now
 }
 
@@ -53,13 +53,13 @@ type host struct {
 	began  time.Time // the times of past events count back from it
 	client *http.Client
 	mu     sync.Mutex
-	made   map[ref]madeObject // by the script's name of the object
+	made   map[objectName]madeObject // by the script's name of the object
 }
 
 // newHost makes the host of a world that begins now. The client's connections are used by this host only, and close ends
 // them. A request without an answer after 30 s has failed.
 func newHost(cfg Config) *host {
-	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]madeObject{}}
+	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[objectName]madeObject{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
@@ -107,7 +107,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 		if e.Becomes.Kind != "" {
 			h.made[e.Becomes] = madeObject{result.ID, e.As}
 			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
-				delete(h.made, ref{e.Becomes.Kind, old})
+				delete(h.made, objectName{e.Becomes.Kind, old})
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	input := map[string]any{}
 	for name, value := range e.Input {
 		switch value := value.(type) {
-		case ref:
+		case objectName:
 			object, known := h.made[value]
 			if !known {
 				return nil, false
@@ -182,21 +182,21 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
-		h.made[ref{"post", s.published - 1 - i}] = madeObject{post.ID, post.Author.Key}
+		h.made[objectName{"post", s.published - 1 - i}] = madeObject{post.ID, post.Author.Key}
 	}
 	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.own), len(answer.Viewer.User.Posts.Nodes))] {
-		h.made[ref{"post", s.own[i]}] = madeObject{post.ID, Viewer}
+		h.made[objectName{"post", s.own[i]}] = madeObject{post.ID, Viewer}
 	}
 	for _, conversation := range answer.Viewer.Conversations.Nodes {
 		if number := slices.IndexFunc(talks, func(t talk) bool { return t.title == conversation.Title }); number >= 0 {
-			h.made[ref{"conversation", number}] = madeObject{id: conversation.ID}
+			h.made[objectName{"conversation", number}] = madeObject{id: conversation.ID}
 		}
 	}
 	// Live and planned shows are kept apart, because a live show cannot start again.
 	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {
 		if left := numbers[show.Status]; len(left) > 0 {
-			h.made[ref{"show", left[0]}] = madeObject{show.ID, show.Host.Key}
+			h.made[objectName{"show", left[0]}] = madeObject{show.ID, show.Host.Key}
 			numbers[show.Status] = left[1:]
 		}
 	}

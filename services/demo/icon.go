@@ -103,8 +103,8 @@ func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
 	return f.icon, f.changed
 }
 
-// seen reports whether somebody looks.
-func (f *follower) seen() bool {
+// hasLookers reports whether somebody looks.
+func (f *follower) hasLookers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lookers > 0
@@ -113,7 +113,7 @@ func (f *follower) seen() bool {
 // follow reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
 // each user's newest change, so a late reader misses only changes that are out of date.
 func (f *follower) follow(ctx context.Context) {
-	if !f.seen() {
+	if !f.hasLookers() {
 		// Changes until the next look will be read without an alert.
 		f.fresh = true
 		return

@@ -68,9 +68,9 @@ func newStream(t *testing.T, pages ...string) (*streamServer, *World) {
 	return s, w
 }
 
-// wants lets the application read the stream, and then compares the icon with want: "VERSION TOTAL silent BOOL", and the alert's
+// wantIcon lets the application read the stream, and then compares the icon with want: "VERSION TOTAL silent BOOL", and the alert's
 // item.
-func wants(t *testing.T, w *World, want string) {
+func wantIcon(t *testing.T, w *World, want string) {
 	t.Helper()
 	w.follower.follow(context.Background())
 	icon, _ := w.Icon()
@@ -87,30 +87,30 @@ func wants(t *testing.T, w *World, want string) {
 // are silent.
 func TestTheIconFollowsTheStream(t *testing.T) {
 	s, w := newStream(t, change("ann", "1", 5, "post:1")+","+change(Viewer, "2", 3, "post:2"), change("ann", "3", 6, ""))
-	wants(t, w, " 0 silent false")
+	wantIcon(t, w, " 0 silent false")
 	if len(s.asked) > 0 {
 		t.Errorf("nobody looks, and it asked for %v", s.asked)
 	}
 	end := w.Look()
 	_, changed := w.Icon()
-	wants(t, w, "2 3 silent true")
+	wantIcon(t, w, "2 3 silent true")
 	select {
 	case <-changed:
 	default:
 		t.Error("nobody was told that the icon changed")
 	}
 	s.pages = append(s.pages, change(Viewer, "4", 4, "post:4"))
-	wants(t, w, `4 4 silent false {"body":"of post:4"}`)
+	wantIcon(t, w, `4 4 silent false {"body":"of post:4"}`)
 	s.pages = append(s.pages, change("ann", "5", 4, "post:5"))
-	wants(t, w, `4 4 silent false {"body":"of post:4"}`)
+	wantIcon(t, w, `4 4 silent false {"body":"of post:4"}`)
 	s.pages = append(s.pages, change(Viewer, "6", 0, ""))
-	wants(t, w, "6 0 silent true")
+	wantIcon(t, w, "6 0 silent true")
 	end()
 	end()
 	s.pages = append(s.pages, change(Viewer, "7", 1, "post:7"))
-	wants(t, w, "6 0 silent true")
+	wantIcon(t, w, "6 0 silent true")
 	defer w.Look()()
-	wants(t, w, "7 1 silent true")
+	wantIcon(t, w, "7 1 silent true")
 	if got := strings.Join(s.asked, ""); got != "012345" {
 		t.Errorf("it asked from %s, want each page once", got)
 	}
@@ -125,16 +125,16 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 func TestTheIconOutlivesFailures(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "1", 1, ""))
 	defer w.Look()()
-	wants(t, w, "1 1 silent true")
+	wantIcon(t, w, "1 1 silent true")
 	s.broken = true
 	s.pages = append(s.pages, change(Viewer, "2", 2, "post:2"))
-	wants(t, w, "1 1 silent true")
+	wantIcon(t, w, "1 1 silent true")
 	s.broken = false
 	_, changed := w.Icon()
-	wants(t, w, `2 2 silent false {"body":"of post:2"}`)
+	wantIcon(t, w, `2 2 silent false {"body":"of post:2"}`)
 	<-changed
 	_, changed = w.Icon()
-	wants(t, w, `2 2 silent false {"body":"of post:2"}`)
+	wantIcon(t, w, `2 2 silent false {"body":"of post:2"}`)
 	select {
 	case <-changed:
 		t.Error("the same change came twice")
@@ -146,13 +146,13 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
 	s, w := newStream(t, change(Viewer, "5", 5, ""))
 	defer w.Look()()
-	wants(t, w, "5 5 silent true")
+	wantIcon(t, w, "5 5 silent true")
 	s.pages = append(s.pages, change(Viewer, "4", 4, "post:4"))
-	wants(t, w, "5 5 silent true")
+	wantIcon(t, w, "5 5 silent true")
 	s.pages = append(s.pages, change(Viewer, "5", 6, "post:5"))
-	wants(t, w, "5 5 silent true")
+	wantIcon(t, w, "5 5 silent true")
 	s.pages = append(s.pages, strings.Replace(change(Viewer, "6", 6, "post:6"), `"silent":false`, `"silent":true`, 1))
-	wants(t, w, "6 6 silent true")
+	wantIcon(t, w, "6 6 silent true")
 	s.pages = append(s.pages, change(Viewer, "7", 7, "post:7"))
-	wants(t, w, `7 7 silent false {"body":"of post:7"}`)
+	wantIcon(t, w, `7 7 silent false {"body":"of post:7"}`)
 }

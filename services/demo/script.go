@@ -93,11 +93,11 @@ func (s *script) past() [][]event {
 	// The board lists shows by their start, and shows with the same start by their IDs. Sorted by number, the shows have the same order
 	// by start and by ID.
 	slices.SortFunc(starts, func(a, b event) int {
-		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
+		return cmp.Compare(a.Input["showId"].(objectName).Number, b.Input["showId"].(objectName).Number)
 	})
 	step(starts, 40*time.Minute, 40*time.Minute)
 	// Each text belongs to the next talk, and the next member of that talk says it.
-	for i, text := range talkOf {
+	for i, text := range pastMessages {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
 	}
@@ -215,17 +215,17 @@ func (s *script) post(author int) event {
 		text = "@" + Viewer + " " + s.mentions.deal()
 	}
 	s.published++
-	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", s.published - 1}}
+	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: objectName{"post", s.published - 1}}
 }
 
 // like returns a like. A second like of the same post changes nothing on the server.
 func (s *script) like(who, post int) event {
-	return event{As: s.people[who].key, Do: "likePost", Input: map[string]any{"postId": ref{"post", post}}}
+	return event{As: s.people[who].key, Do: "likePost", Input: map[string]any{"postId": objectName{"post", post}}}
 }
 
 // comment returns an answer to a post.
 func (s *script) comment(who, post int) event {
-	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
+	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": objectName{"post", post}}}
 }
 
 // schedule returns a new show of one of the cast. The viewer follows all of the cast. The show is planned for 3 minutes from now
@@ -236,7 +236,7 @@ func (s *script) schedule() event {
 	s.shows++
 	wait := time.Duration(3+s.random.IntN(90)) * time.Minute
 	return event{As: s.people[host].key, Do: "scheduleShow",
-		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
+		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: objectName{"show", s.shows - 1}}
 }
 
 // start returns the start of a random planned show. There must be a planned show. The host is left out: entry fills in the
@@ -246,7 +246,7 @@ func (s *script) start() event {
 	show := s.planned[i]
 	s.planned = slices.Delete(s.planned, i, i+1)
 	s.live = append(s.live, show)
-	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
+	return event{Do: "startShow", Input: map[string]any{"showId": objectName{"show", show}}}
 }
 
 // end returns the end of the show that has been live the longest. The show then becomes a replay without an address, as on a
@@ -254,7 +254,7 @@ func (s *script) start() event {
 func (s *script) end() event {
 	show := s.live[0]
 	s.live = s.live[1:]
-	return event{Do: "endShow", Input: map[string]any{"showId": ref{"show", show}}}
+	return event{Do: "endShow", Input: map[string]any{"showId": objectName{"show", show}}}
 }
 
 // follow returns a follow of one person by another. A second follow of the same person changes nothing.
@@ -275,7 +275,7 @@ func views() []event {
 
 // say returns a message in a conversation.
 func say(who person, conversation int, text string) event {
-	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
+	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": objectName{"conversation", conversation}, "body": text}}
 }
 
 // conversations returns the events that create the talks. The viewer is a member of each and never its creator, so that no creation
@@ -293,7 +293,7 @@ func conversations(people []person) (events []event) {
 			input["title"] = talk.title
 		}
 		input["kind"] = kind
-		events = append(events, event{As: people[talk.members[0]].key, Do: "createConversation", Input: input, Becomes: ref{"conversation", number}})
+		events = append(events, event{As: people[talk.members[0]].key, Do: "createConversation", Input: input, Becomes: objectName{"conversation", number}})
 	}
 	return events
 }

@@ -25,9 +25,9 @@ var talks = []talk{
 	{"Dinner club", []int{2, 4, 7, 8, 9}},
 }
 
-// talkOf are the messages that were sent in the conversations before the visitor came, in order. They go to the three talks
+// pastMessages are the messages that were sent in the conversations before the visitor came, in order. They go to the three talks
 // in turn.
-var talkOf = []string{
+var pastMessages = []string{
 	"Who has the rope?", "Are you around this weekend?", "I found a new noodle place",
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",
 }

@@ -129,7 +129,7 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
-	onlyListed, services := c.lanes.open(now)
+	onlyListed, services := c.lanes.filter(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
 	// dueDevices leaves out the busy services. While services that have accepted nothing yet may get no further request (see
@@ -199,7 +199,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	a := c.message(within, r, change)
+	a := c.sendChange(within, r, change)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.s.db.Now()
@@ -212,27 +212,27 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
-		c.lanes.answered(r.service, false)
+		c.lanes.endAnswered(r.service, false)
 		c.ended = append(c.ended, outcome{row: r, removed: true})
 	case a.Err == "":
-		c.lanes.answered(r.service, true)
+		c.lanes.endAnswered(r.service, true)
 		c.ended = append(c.ended, r.sent(change, now))
 	default:
-		c.lanes.failed(r.service, r.attempts == 0, now, a.After)
+		c.lanes.endFailed(r.service, r.attempts == 0, now, a.After)
 		c.ended = append(c.ended, r.refused(now, a))
 	}
 }
 
-// message sends a change to a device. A panic counts as a failure of the request, which is tried again. One is possible, because
+// sendChange sends a change to a device. A panic counts as a failure of the request, which is tried again. One is possible, because
 // the keys come from a browser.
-func (c *courier) message(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
+func (c *courier) sendChange(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.s.cfg.Log.Error("a message of Web Push panicked", "error", services.Panicked(cause))
 			a = outbound.Answer{Err: "an error on our side: see the log of the server"}
 		}
 	}()
-	return c.s.send(ctx, r, r.shown(change))
+	return c.s.send(ctx, r, r.messageFor(change))
 }
 
 // outcome is the change of a device's row after a message, or after the decision to send none. It is about the version that the row

@@ -349,7 +349,7 @@ func TestMessagesHaveOneSize(t *testing.T) {
 func TestAPanicFailsItsMessage(t *testing.T) {
 	var log strings.Builder
 	c := &courier{s: &Service{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
-	if got := c.message(t.Context(), row{}, stream.Change{}); got.Err == "" || !strings.Contains(log.String(), "panicked") {
+	if got := c.sendChange(t.Context(), row{}, stream.Change{}); got.Err == "" || !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the answer is %+v, and the log is %s", got, &log)
 	}
 }

@@ -96,8 +96,8 @@ func (c *cluster) takeOver() {
 	c.nodes[c.random.IntN(len(c.nodes))] = next
 }
 
-// quiet lets push services answer again, gives the devices to a new node, and lets the nodes send until nothing is left to send.
-func (c *cluster) quiet() {
+// drain lets push services answer again, gives the devices to a new node, and lets the nodes send until nothing is left to send.
+func (c *cluster) drain() {
 	c.push.Set(nil)
 	c.takeOver()
 	for range 4 {
@@ -155,7 +155,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			for range 80 {
 				c.act()
 			}
-			c.quiet()
+			c.drain()
 			for _, name := range c.names {
 				user := c.owner[name]
 				written := sqltest.Must(w.stream.ChangesOf(b.Ctx, []services.UserID{user}))(t)[user]

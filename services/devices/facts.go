@@ -69,11 +69,11 @@ var (
 		FROM {rows $1 user_number BIGINT, seq BIGINT} AS r WHERE devices.user_number = r.user_number AND devices.want < r.seq`)
 
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
-	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+	dueDevices = sql.NewStatement("due devices", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
 	// further request: see lanes.open.
-	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
 	// that was registered again meanwhile has another registered_at: the outcome is of the former registration, and is dropped.
@@ -96,8 +96,8 @@ var (
 	forgetDevices = sql.NewStatement("forget a user's devices", `DELETE FROM devices WHERE user_number = $1`)
 )
 
-// ofRow are the columns that rows scans, in its order.
-const ofRow = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
+// rowColumns are the columns that rows scans, in its order.
+const rowColumns = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
 
 // moment reads a time of the table; 0 is the zero time.
 func moment(us int64) time.Time {

@@ -20,7 +20,7 @@ const (
 // lanes are in memory alone: a restart loses them, which costs some requests. The courier's mu guards them.
 type lanes struct {
 	most      int              // requests at once to a push service that has accepted a message
-	of        map[string]*lane // by the host of the push service
+	byService map[string]*lane // by the host of the push service
 	strangers int              // requests under way to push services that have not accepted one yet
 }
 
@@ -33,18 +33,18 @@ type lane struct {
 }
 
 // newLanes makes lanes without a known push service.
-func newLanes(most int) *lanes { return &lanes{most: most, of: map[string]*lane{}} }
+func newLanes(most int) *lanes { return &lanes{most: most, byService: map[string]*lane{}} }
 
 // get finds or makes the lane of a push service. If there are too many lanes, it forgets all but those with requests under way,
 // whose count must be right. A known service is then a stranger again until its next success.
 func (l *lanes) get(service string) *lane {
-	one := l.of[service]
+	one := l.byService[service]
 	if one == nil {
-		if len(l.of) >= maxLanes {
-			maps.DeleteFunc(l.of, func(_ string, old *lane) bool { return old.underway == 0 })
+		if len(l.byService) >= maxLanes {
+			maps.DeleteFunc(l.byService, func(_ string, old *lane) bool { return old.underway == 0 })
 		}
 		one = &lane{}
-		l.of[service] = one
+		l.byService[service] = one
 	}
 	return one
 }
@@ -63,12 +63,12 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	return o.underway < min(maxPerStranger, l.most) && l.strangers < maxStrangers
 }
 
-// open lists push services to leave out. While no stranger can take a request, onlyListed is true, and it lists the services to choose
+// filter lists push services to leave out. While no stranger can take a request, onlyListed is true, and it lists the services to choose
 // from instead. A service that has no lane yet is a stranger.
-func (l *lanes) open(now time.Time) (onlyListed bool, services []string) {
+func (l *lanes) filter(now time.Time) (onlyListed bool, services []string) {
 	onlyListed = l.strangers >= maxStrangers
 	services = []string{}
-	for name, one := range l.of {
+	for name, one := range l.byService {
 		if l.takes(one, now) == onlyListed {
 			services = append(services, name)
 		}
@@ -101,9 +101,9 @@ func (l *lanes) end(service string) *lane {
 	return one
 }
 
-// answered ends a request to a push service that works; accepted says that the service took the message. A service that only ever
+// endAnswered ends a request to a push service that works; accepted says that the service took the message. A service that only ever
 // answers that it does not know a device stays a stranger.
-func (l *lanes) answered(service string, accepted bool) {
+func (l *lanes) endAnswered(service string, accepted bool) {
 	one := l.end(service)
 	one.failures, one.retryAt = 0, time.Time{}
 	if accepted && !one.known {
@@ -112,10 +112,10 @@ func (l *lanes) answered(service string, accepted bool) {
 	}
 }
 
-// failed ends a request that failed. If one device fails again and again, only its first failure counts for the push service,
+// endFailed ends a request that failed. If one device fails again and again, only its first failure counts for the push service,
 // unless the service is down. Requests that began before the service was known to be down do not prolong the pause, unless the service
 // asks for a longer wait.
-func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
+func (l *lanes) endFailed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
 	// A request that began before the pause: only the wait that the service asks for counts.
 	if one.down() && now.Before(one.retryAt) {

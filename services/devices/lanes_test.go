@@ -31,14 +31,14 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 	if all != maxStrangers {
 		t.Errorf("%d requests to strangers were begun, want %d", all, maxStrangers)
 	}
-	l.answered("one", true)
+	l.endAnswered("one", true)
 	if begun := begin("one", 2*most); begun != most-1 { // another one is under way
 		t.Errorf("%d further requests to one that accepts were begun, want %d", begun, most-1)
 	}
 	if begun := begin("late", most); begun != maxPerStranger {
 		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, maxPerStranger)
 	}
-	if onlyListed, open := l.open(now); !onlyListed || len(open) > 0 {
+	if onlyListed, open := l.filter(now); !onlyListed || len(open) > 0 {
 		t.Errorf("open are %v, among them alone: %t", open, onlyListed)
 	}
 }
@@ -50,7 +50,7 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 		if !l.begin("down", now) {
 			t.Fatal("no request was begun")
 		}
-		l.failed("down", true, now, 0)
+		l.endFailed("down", true, now, 0)
 	}
 	if l.begin("down", now) {
 		t.Error("a request was begun without a pause")
@@ -59,7 +59,7 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 	if !l.begin("down", now) || l.begin("down", now) {
 		t.Error("after the pause not exactly one request was begun")
 	}
-	l.answered("down", true)
+	l.endAnswered("down", true)
 	for i := range 3 {
 		if !l.begin("down", now) {
 			t.Errorf("after a success request %d was not begun", i)
@@ -72,7 +72,7 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 func TestFailuresAtOnceAreOneTrial(t *testing.T) {
 	l, now := newLanes(100), time.Now()
 	l.begin("down", now)
-	l.answered("down", true) // one that is known gets many requests at once
+	l.endAnswered("down", true) // one that is known gets many requests at once
 	const most = 4 * outbound.Breaker
 	for range most {
 		if !l.begin("down", now) {
@@ -80,12 +80,12 @@ func TestFailuresAtOnceAreOneTrial(t *testing.T) {
 		}
 	}
 	for range most - 1 {
-		l.failed("down", true, now, 0)
+		l.endFailed("down", true, now, 0)
 	}
 	if pause := l.get("down").retryAt.Sub(now); pause <= 0 || pause > 5*time.Second {
 		t.Errorf("after %d failures at once the pause is %v", most-1, pause)
 	}
-	l.failed("down", true, now, time.Minute)
+	l.endFailed("down", true, now, time.Minute)
 	if pause := l.get("down").retryAt.Sub(now); pause != time.Minute {
 		t.Errorf("the push service asked for a minute, and the pause is %v", pause)
 	}
@@ -93,7 +93,7 @@ func TestFailuresAtOnceAreOneTrial(t *testing.T) {
 	if !l.begin("down", now) {
 		t.Fatal("no trial after the pause")
 	}
-	l.failed("down", true, now, 0)
+	l.endFailed("down", true, now, 0)
 	if pause := l.get("down").retryAt.Sub(now); pause <= 5*time.Second {
 		t.Errorf("after a further trial the pause is %v", pause)
 	}

@@ -148,7 +148,7 @@ func (w *world) register(s *Service, user services.UserID, name string) Register
 }
 
 // newCourier makes the courier of a node.
-func newCourier(s *Service) *courier { return s.courier(s.pool.Row(reader)) }
+func newCourier(s *Service) *courier { return s.courier(s.pool.Lease(reader)) }
 
 // settle sends until nothing is left to do now.
 func (w *world) settle(c *courier) {

@@ -61,9 +61,9 @@ func (r row) wants(change stream.Change) bool {
 	return r.has == 0 || change.State.Total.Changed > r.has || loud
 }
 
-// shown is the message about a change for a device. Silent is about this change; Alert is a state: the service worker may have
+// messageFor is the message about a change for a device. Silent is about this change; Alert is a state: the service worker may have
 // missed a message that was replaced, and compares versions.
-func (r row) shown(change stream.Change) message {
+func (r row) messageFor(change stream.Change) message {
 	state := change.State
 	m := message{
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,

@@ -128,14 +128,14 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		// Write may run this again after a conflict.
 		user = 0
 		var found bool
-		if erasure, found, err = begun(ctx, tx, key); err != nil || found {
+		if erasure, found, err = resume(ctx, tx, key); err != nil || found {
 			return err
 		}
 		if found, err = tx.One(ctx, lockKey, []any{key}, &user); err != nil {
 			return err
 		}
 		if !found { // another request may have begun meanwhile
-			if erasure, found, err = begun(ctx, tx, key); err == nil && !found {
+			if erasure, found, err = resume(ctx, tx, key); err == nil && !found {
 				err = services.NoUser("userId", key)
 			}
 			return err
@@ -167,8 +167,8 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
-// begun returns the erasure of a key, if it has not ended. If its job is dead, begun enqueues another job.
-func begun(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
+// resume returns the erasure of a key, if it has not ended. If its job is dead, begun enqueues another job.
+func resume(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
 	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
 		return erasure, found, err
 	}

@@ -83,14 +83,14 @@ var forms = map[string]func(value int64, text string) any{
 	"moment": func(value int64, _ string) any {
 		return orNull(services.PostID(value).Time().Format(time.RFC3339Nano), value == 0)
 	},
-	"post":         placeForm(services.PostType),
-	"show":         placeForm(services.ShowType),
-	"notification": placeForm(services.NotificationType),
+	"post":         idForm(services.PostType),
+	"show":         idForm(services.ShowType),
+	"notification": idForm(services.NotificationType),
 	"upTo": func(value int64, _ string) any {
 		return orNull(services.UpToText(services.PostID(value)), value == 0)
 	},
-	"siteMessage": placeForm(services.SiteMessageType),
-	"message":     placeForm(services.MessageType),
+	"siteMessage": idForm(services.SiteMessageType),
+	"message":     idForm(services.MessageType),
 	"conversation": func(value int64, _ string) any {
 		return services.ConversationID(value).GlobalID()
 	},
@@ -123,8 +123,8 @@ func totalForm(in bool) func(int64, string) any {
 	}
 }
 
-// placeForm returns the form of an ID of a type; 0 means no ID.
-func placeForm(kind string) func(int64, string) any {
+// idForm returns the form of an ID of a type; 0 means no ID.
+func idForm(kind string) func(int64, string) any {
 	return func(value int64, _ string) any {
 		return orNull(services.GlobalID(kind, services.PostID(value).String()), value == 0)
 	}
@@ -211,7 +211,7 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 		// A NULL needs no form.
 		if values[i] != nil {
 			number, text := columnValue(values[i])
-			shown = k.shown(form, number, text)
+			shown = k.formatColumn(form, number, text)
 		}
 		value, err := json.Marshal(shown)
 		if err != nil {
@@ -223,9 +223,9 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 	return printed.Bytes(), keys, nil
 }
 
-// shown returns the value of a column in a form. A form that is not declared panics: the test that exports every kind finds
+// formatColumn returns the value of a column in a form. A form that is not declared panics: the test that exports every kind finds
 // it.
-func (k Kind) shown(form string, number int64, text string) any {
+func (k Kind) formatColumn(form string, number int64, text string) any {
 	if texts, found := k.enums[form]; found {
 		return texts[number]
 	}

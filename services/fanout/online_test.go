@@ -26,8 +26,8 @@ func workersOf(f *fanout.Fanout) (quick, bulk, online *jobs.Worker) {
 	return workers[0], workers[1], workers[2]
 }
 
-// turn lets a worker check for jobs once.
-func turn(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
+// runOnce lets a worker check for jobs once.
+func runOnce(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 	w.TB.Helper()
 	claimed, err := worker.RunOnce(w.TB.Context())
 	w.Must(err)
@@ -45,8 +45,8 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 		w.Must(w.Redis.Enter(t.Context(), []services.UserID{last, stranger}, time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
-		turn(w, quick)
-		if turn(w, online) != 1 || turn(w, online) != 0 {
+		runOnce(w, quick)
+		if runOnce(w, online) != 1 || runOnce(w, online) != 0 {
 			t.Fatal("there is not one chunk of those who are online")
 		}
 		for i, user := range users[1:] {
@@ -54,7 +54,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 				t.Errorf("after the first chunk: follower %d has the post: %v", i+1, listed)
 			}
 		}
-		for turn(w, bulk) > 0 {
+		for runOnce(w, bulk) > 0 {
 		}
 		w.Agree(users...)
 		w.Delete(post)
@@ -78,9 +78,9 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 		w.Must(w.Redis.Enter(t.Context(), append(crowd, watching...), time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
-		turn(w, quick)
+		runOnce(w, quick)
 		for !listsAll(w, watching, post) {
-			if turn(w, bulk) > 0 || turn(w, online) == 0 {
+			if runOnce(w, bulk) > 0 || runOnce(w, online) == 0 {
 				t.Fatal("not all online followers are served before the others")
 			}
 		}
@@ -111,15 +111,15 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, online := workersOf(w.Fanout)
-		turn(w, quick)
-		if claimed := turn(w, bulk); claimed != 0 {
+		runOnce(w, quick)
+		if claimed := runOnce(w, bulk); claimed != 0 {
 			t.Fatalf("%d chunks of others are there before the online followers have the post", claimed)
 		}
 		if bySQL, byLog := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
 			t.Errorf("%v and %v are on their way", bySQL, byLog)
 		}
-		turn(w, online)
-		if turn(w, bulk) != 1 {
+		runOnce(w, online)
+		if runOnce(w, bulk) != 1 {
 			t.Error("no chunk of others is there after the online followers have the post")
 		}
 		w.Quiet(w.Fanout)
@@ -139,12 +139,12 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
-	turn(w, quick)
+	runOnce(w, quick)
 	const set = "on:" // a shard of the online users becomes a key of the wrong type, which is an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
 	w.Server.Do("SET", shard, "a string")
 	for range jobs.MaxTries {
-		turn(w, online)
+		runOnce(w, online)
 		w.Clock.Advance(time.Minute)
 	}
 	w.Quiet(w.Fanout)
@@ -219,7 +219,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		w.Post(users[1]) // one chunk: it is never in flight
 		known("before the split")
 		quick, bulk, _ := workersOf(w.Fanout)
-		turn(w, quick)
+		runOnce(w, quick)
 		known("after the split", post)
 		lag, err := w.Fanout.Lag(t.Context())
 		w.Must(err)
@@ -227,19 +227,19 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 			t.Errorf("the lag is %+v", lag)
 		}
 		w.Clock.Advance(3 * time.Second)
-		turn(w, bulk)
-		turn(w, bulk)
+		runOnce(w, bulk)
+		runOnce(w, bulk)
 		known("before the last chunk", post)
 		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag.Waiting != 1 || lag.Oldest < 3*time.Second {
 			t.Errorf("the lag is %+v, %v", lag, err)
 		}
-		turn(w, bulk)
+		runOnce(w, bulk)
 		known("after the last chunk")
 		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag != (fanout.Lag{}) {
 			t.Errorf("the lag is %+v, %v", lag, err)
 		}
 		w.Delete(post)
-		turn(w, quick)
+		runOnce(w, quick)
 		known("while it is taken out")
 		w.Quiet(w.Fanout)
 		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
@@ -258,8 +258,8 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		w.Must(w.Redis.Enter(t.Context(), users[5:9], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, _ := workersOf(w.Fanout)
-		turn(w, quick)
-		turn(w, bulk)
+		runOnce(w, quick)
+		runOnce(w, bulk)
 		held := claim(w) // a worker claims all the others, delivers half of them, and dies before it records that
 		for _, job := range held[:len(held)/2] {
 			ctx, die := context.WithCancel(t.Context())
@@ -274,8 +274,8 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		w.Clock.Advance(31 * time.Second)
 		other := w.AnotherFanout()
 		_, bulk, online := workersOf(other)
-		turn(w, online)
-		turn(w, bulk)
+		runOnce(w, online)
+		runOnce(w, bulk)
 		for _, job := range held { // the dead worker can no longer finish the jobs that the other worker has done
 			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)

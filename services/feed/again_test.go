@@ -41,5 +41,5 @@ func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
 		t.Error("the command was not repeated")
 	}
 	n.settle()
-	n.agrees(reader)
+	n.checkWalks(reader)
 }

@@ -27,7 +27,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			// editable locks the post, so that two edits run one after the other, and the second sees the mentions of the first.
-			before, err := editable(ctx, tx, author, id)
+			before, err := lockOwnPost(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
 			}
@@ -67,8 +67,8 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	}, nil
 }
 
-// editable reads a post that its author may change, and locks it until the transaction ends.
-func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (services.Post, error) {
+// lockOwnPost reads a post that its author may change, and locks it until the transaction ends.
+func lockOwnPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (services.Post, error) {
 	post, err := posts.Lock(ctx, tx, id)
 	if err = posts.Own(ctx, tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())

@@ -109,11 +109,11 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n := newNode(w)
 		users := n.Users(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
-		post := n.draft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
+		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
 		wantMentions := func(when string, want map[services.UserID]int) {
 			t.Helper()
 			for user, count := range want {
-				n.wants(user, when, services.CategoryMention, count)
+				n.wantNotified(user, when, services.CategoryMention, count)
 			}
 		}
 		wantMentions("published", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
@@ -140,14 +140,14 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(author, post, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
 		n.edit(author, post, Draft{Body: "nobody", KeepListed: true})
 		wantMentions("a list without bob", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
-		answer := n.draft(dora, Draft{Body: "an answer", Parent: post})
-		n.wants(author, "an answer", services.CategoryComment, 1)
+		answer := n.publishDraft(dora, Draft{Body: "an answer", Parent: post})
+		n.wantNotified(author, "an answer", services.CategoryComment, 1)
 		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})
-		n.wants(author, "an answer that mentions", services.CategoryComment, 0)
-		n.wants(author, "an answer that mentions", services.CategoryMention, 1)
+		n.wantNotified(author, "an answer that mentions", services.CategoryComment, 0)
+		n.wantNotified(author, "an answer that mentions", services.CategoryMention, 1)
 		n.edit(dora, answer, Draft{Body: "an answer again"})
-		n.wants(author, "an answer that mentions no longer", services.CategoryComment, 1)
-		n.wants(author, "an answer that mentions no longer", services.CategoryMention, 0)
+		n.wantNotified(author, "an answer that mentions no longer", services.CategoryComment, 1)
+		n.wantNotified(author, "an answer that mentions no longer", services.CategoryMention, 0)
 		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{answer})
 		n.Must(err)
 		if found[answer].Parent != post || found[answer].Kind != services.PostKindComment {
@@ -184,28 +184,28 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 				n := newNode(w)
 				users := n.Users(3)
 				author, dora, erin := users[0], users[1], users[2]
-				post := n.draft(author, Draft{Body: "a post"})
-				answer := n.draft(dora, Draft{Body: "for @" + n.key(author), Parent: post})
-				n.wants(author, "an answer that mentions", services.CategoryMention, 1)
+				post := n.publishDraft(author, Draft{Body: "a post"})
+				answer := n.publishDraft(dora, Draft{Body: "for @" + n.key(author), Parent: post})
+				n.wantNotified(author, "an answer that mentions", services.CategoryMention, 1)
 				var other services.PostID
 				if c.others {
-					other = n.draft(erin, Draft{Body: "another answer", Parent: post})
-					n.wants(author, "another answer", services.CategoryComment, 1)
+					other = n.publishDraft(erin, Draft{Body: "another answer", Parent: post})
+					n.wantNotified(author, "another answer", services.CategoryComment, 1)
 				}
 				if c.mark != nil {
-					mark, err := c.mark(n.told, author)
+					mark, err := c.mark(n.notifications, author)
 					n.Must(err)
 					n.Must(n.do(mark))
-					n.wants(author, "marked", services.CategoryMention, 0)
+					n.wantNotified(author, "marked", services.CategoryMention, 0)
 				}
 				n.edit(dora, answer, Draft{Body: "for nobody", Parent: post})
-				n.wants(author, "without the mention", services.CategoryComment, c.unseen)
-				n.wants(author, "without the mention", services.CategoryMention, 0)
+				n.wantNotified(author, "without the mention", services.CategoryComment, c.unseen)
+				n.wantNotified(author, "without the mention", services.CategoryMention, 0)
 				if c.others { // without the other answer the number shows what the edit did
 					n.Must(n.do(n.Service.Delete(erin, other)))
-					n.wants(author, "the other answer is deleted", services.CategoryComment, 0)
+					n.wantNotified(author, "the other answer is deleted", services.CategoryComment, 0)
 				}
-				page, err := n.told.Page(t.Context(), author, notifications.Query{First: 10})
+				page, err := n.notifications.Page(t.Context(), author, notifications.Query{First: 10})
 				n.Must(err)
 				if list := page.Notifications; len(list) != 1 || list[0].Category != services.CategoryComment || list[0].Seen != (c.mark != nil) ||
 					list[0].Read != c.read {
@@ -226,7 +226,7 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 		users := n.Users(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		published := n.Clock.Now()
-		post := n.draft(author, Draft{Body: "@" + n.key(bob)})
+		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob)})
 		n.Quiet(n.fan)
 		n.Clock.Advance(8 * day)
 		first := n.Clock.Now()
@@ -234,8 +234,8 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 		n.Clock.Advance(day) // the jobs of the first edit run after the second edit
 		second := n.Clock.Now()
 		n.edit(author, post, Draft{Body: "@" + n.key(bob) + ", @" + n.key(carol) + " and @" + n.key(dora)})
-		n.wants(carol, "mentioned by the second edit", services.CategoryMention, 1)
-		n.wants(dora, "mentioned by the first edit", services.CategoryMention, 1)
+		n.wantNotified(carol, "mentioned by the second edit", services.CategoryMention, 1)
+		n.wantNotified(dora, "mentioned by the first edit", services.CategoryMention, 1)
 		for user, want := range map[services.UserID]time.Time{bob: published, carol: second, dora: first} {
 			at, err := sql.Column[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
 			n.Must(err)

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan  *fanout.Fanout         // the fan-out of the node
-	told *notifications.Service // the notifications of the node
+	fan           *fanout.Fanout         // the fan-out of the node
+	notifications *notifications.Service // the notifications of the node
 }
 
 // newNode makes the feeds of a world's node.
@@ -209,9 +209,9 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.Agree(reader)
 }
 
-// apart publishes posts of two authors before and after one of them hides from a reader and the other blocks them. It returns the
+// publishBeforeAndAfter publishes posts of two authors before and after one of them hides from a reader and the other blocks them. It returns the
 // posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
-func (n node) apart(reader services.UserID) (before, after []services.PostID) {
+func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
 	authors := n.Users(2)
 	publish := func() (ids []services.PostID) {
@@ -246,7 +246,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		_, reader := n.pair()
-		before, after := n.apart(reader)
+		before, after := n.publishBeforeAndAfter(reader)
 		for _, post := range slices.Concat(before, after) {
 			want := map[bool]services.Code{true: "", false: services.NotFound}[slices.Contains(before, post)]
 			err := n.do(n.MarkSeen(reader, post))
@@ -313,8 +313,8 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 	}
 }
 
-// places are the posts of a page, in its order.
-func places(page Page) []services.PostID {
+// postsOf are the posts of a page, in its order.
+func postsOf(page Page) []services.PostID {
 	ids := make([]services.PostID, len(page.Items))
 	for i, item := range page.Items {
 		ids[i] = item.Post.ID
@@ -332,7 +332,7 @@ func (n node) walk(reader services.UserID, first int) (ids []services.PostID, en
 		if len(page.Items) > first || page.HasNext != (page.End == "") || page.HasNext && page.Next >= before {
 			n.TB.Fatalf("a page of %d before %s: %d items, next %s, more %t, end %q", first, before, len(page.Items), page.Next, page.HasNext, page.End)
 		}
-		ids = append(ids, places(page)...)
+		ids = append(ids, postsOf(page)...)
 		if !page.HasNext {
 			return ids, page.End
 		}

@@ -103,7 +103,7 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 		change(true)
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || during != nil || !slices.Equal(places(page), []services.PostID{one.Post}) {
-		t.Errorf("%v, %v; want %v. The fan-out did not end during the page: %t", places(page), err, one.Post, during != nil)
+	if err != nil || during != nil || !slices.Equal(postsOf(page), []services.PostID{one.Post}) {
+		t.Errorf("%v, %v; want %v. The fan-out did not end during the page: %t", postsOf(page), err, one.Post, during != nil)
 	}
 }

@@ -35,7 +35,7 @@ func TestPagesOfNewerPosts(t *testing.T) {
 			if len(page.Items) > first || page.HasNext && len(page.Items) != first || page.End != "" {
 				t.Fatalf("after %s: %d items, more %t, end %q", than, len(page.Items), page.HasNext, page.End)
 			}
-			got = append(got, places(page)...)
+			got = append(got, postsOf(page)...)
 			if than = page.Next; !page.HasNext {
 				break
 			}
@@ -49,11 +49,11 @@ func TestPagesOfNewerPosts(t *testing.T) {
 	}
 	n.Must(n.do(n.Service.Delete(huge, ids[28])))
 	n.Must(n.do(n.Service.Delete(small, ids[27])))
-	if page := n.newer(reader, ids[25], 2); !slices.Equal(places(page), []services.PostID{ids[26], ids[29]}) {
-		t.Errorf("with two deleted: %v", places(page))
+	if page := n.newer(reader, ids[25], 2); !slices.Equal(postsOf(page), []services.PostID{ids[26], ids[29]}) {
+		t.Errorf("with two deleted: %v", postsOf(page))
 	}
-	if page := n.newer(reader, ids[27], 2); !slices.Equal(places(page), ids[29:]) {
-		t.Errorf("above a deleted one: %v", places(page))
+	if page := n.newer(reader, ids[27], 2); !slices.Equal(postsOf(page), ids[29:]) {
+		t.Errorf("above a deleted one: %v", postsOf(page))
 	}
 }
 
@@ -71,8 +71,8 @@ func TestALatePostIsNotMissed(t *testing.T) {
 		n.Must(n.fan.Reconcile(t.Context(), reader, author))
 		n.settle()
 		page := n.newer(reader, newest, 1)
-		if !slices.Contains(places(page), late) || page.Next != newest {
-			t.Errorf("the late one is missed: %v, next %s", places(page), page.Next)
+		if !slices.Contains(postsOf(page), late) || page.Next != newest {
+			t.Errorf("the late one is missed: %v, next %s", postsOf(page), page.Next)
 		}
 		n.Clock.Advance(time.Minute)
 	}
@@ -88,7 +88,7 @@ func TestABurstDoesNotBlockAWalk(t *testing.T) {
 	than := ids[0]
 	for range 100 {
 		page := n.newer(reader, than, 20)
-		for _, id := range places(page) {
+		for _, id := range postsOf(page) {
 			seen[id] = true
 		}
 		if len(page.Items) > 20+mostLate {
@@ -109,10 +109,10 @@ func TestAGapIsReported(t *testing.T) {
 	reader, huge, _ := n.crowd()
 	ids := n.Posts(huge, services.Retention+50)
 	n.settle()
-	if page := n.newer(reader, ids[20], 10); page.End != services.EndOfRetention || !page.HasNext || places(page)[0] != ids[50] {
-		t.Errorf("across the gap: end %q, from %s on", page.End, places(page)[0])
+	if page := n.newer(reader, ids[20], 10); page.End != services.EndOfRetention || !page.HasNext || postsOf(page)[0] != ids[50] {
+		t.Errorf("across the gap: end %q, from %s on", page.End, postsOf(page)[0])
 	}
-	if page := n.newer(reader, ids[60], 10); page.End != "" || !slices.Contains(places(page), ids[61]) {
+	if page := n.newer(reader, ids[60], 10); page.End != "" || !slices.Contains(postsOf(page), ids[61]) {
 		t.Errorf("above the gap: end %q", page.End)
 	}
 }
@@ -142,7 +142,7 @@ func TestPagesAboveAPosition(t *testing.T) {
 			if len(page.Items) > last || page.HasPrevious && len(page.Items) != last || page.End != "" || !page.HasNext {
 				t.Fatalf("above %s: %d items, more %t, end %q", place, len(page.Items), page.HasPrevious, page.End)
 			}
-			got = append(places(page), got...)
+			got = append(postsOf(page), got...)
 			if !page.HasPrevious {
 				break
 			}
@@ -159,7 +159,7 @@ func TestPagesAboveAPosition(t *testing.T) {
 	}
 	n.Must(n.do(n.Service.Delete(huge, ids[28])))
 	n.Must(n.do(n.Service.Delete(small, ids[27])))
-	if page := above(ids[25], 2); !slices.Equal(places(page), []services.PostID{ids[29], ids[26]}) || page.HasPrevious {
-		t.Errorf("with two deleted: %v", places(page))
+	if page := above(ids[25], 2); !slices.Equal(postsOf(page), []services.PostID{ids[29], ids[26]}) || page.HasPrevious {
+		t.Errorf("with two deleted: %v", postsOf(page))
 	}
 }

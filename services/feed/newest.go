@@ -47,7 +47,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i i
 
 // newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of the page.
 func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
-	if !inbox.Ready || s.projector.AwaySince(inbox.Day) {
+	if !inbox.Ready || s.projector.AwayIfSeenOn(inbox.Day) {
 		return page, false
 	}
 	var pulled []nodecache.PulledPosts
@@ -62,7 +62,7 @@ func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts
 		return page, false
 	}
 	entries := page.cut(raw, first)
-	page.Items, ready = s.cached(nil, entries)
+	page.Items, ready = s.appendCached(nil, entries)
 	// A page from which deleted posts were left out is not ready if older posts can fill it.
 	return page, ready && (len(page.Items) == len(entries) || !page.HasNext)
 }

@@ -65,7 +65,7 @@ func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 		n.Must(err)
 		want[first] = page
 	}
-	if got := places(want[50]); len(got) != len(ids) {
+	if got := postsOf(want[50]); len(got) != len(ids) {
 		t.Fatalf("%d posts are listed: %v", len(got), got)
 	}
 	stranger := n.Strangers(1)[0]
@@ -85,12 +85,12 @@ func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 	n.Must(n.ReadNewest(ctx, nil, func(int, Page) { t.Error("a page of nobody") }))
 }
 
-// unready checks that a reader's page is not ready, and that it is ready after a call of Page.
-func (n node) unready(what string, reader services.UserID, first int) {
+// wantUnready checks that a reader's page is not ready, and that it is ready after a call of Page.
+func (n node) wantUnready(what string, reader services.UserID, first int) {
 	n.TB.Helper()
 	for range 2 { // the second time too: ReadNewest does not make the page ready
 		if page := n.ready(reader, first); page != nil {
-			n.TB.Errorf("%s: %v is ready", what, places(*page))
+			n.TB.Errorf("%s: %v is ready", what, postsOf(*page))
 		}
 	}
 	if _, err := n.Page(n.TB.Context(), reader, services.MaxPostID, first); err != nil {
@@ -106,28 +106,28 @@ func TestPagesThatAreLeftToPage(t *testing.T) {
 	author, reader := n.pair()
 	ids := newestFirst(n.Posts(author, 40))
 	n.Must(n.fan.Reconcile(t.Context(), reader, author))
-	n.unready("posts that this node has not read", reader, 20)
+	n.wantUnready("posts that this node has not read", reader, 20)
 	n.Must(n.Redis.Reset(t.Context(), reader))
-	n.unready("an inbox that is lost", reader, 20)
+	n.wantUnready("an inbox that is lost", reader, 20)
 	n.Clock.Advance(n.Projector.Lifetime())
-	n.unready("a reader who comes back after a long time", reader, 20)
+	n.wantUnready("a reader who comes back after a long time", reader, 20)
 
 	n.deleteQuietly(ids[2:4]...)
 	n.Memory.Posts.Clear()
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 	if err != nil || len(page.Items) != 10 {
-		t.Fatalf("%v, %v", places(page), err)
+		t.Fatalf("%v, %v", postsOf(page), err)
 	}
 	if ready := n.ready(reader, 10); ready != nil {
-		t.Errorf("a page that goes on behind deleted posts: %v is ready", places(*ready))
+		t.Errorf("a page that goes on behind deleted posts: %v is ready", postsOf(*ready))
 	}
-	n.unready("a last page with deleted posts", reader, 100)
+	n.wantUnready("a last page with deleted posts", reader, 100)
 
 	unheard := n.Users(1)[0]
 	n.SetMode(unheard, services.AuthorHuge)
 	n.Follow(unheard, reader)
 	n.Quiet(n.fan)
-	n.unready("an author with a huge audience of whom the node has not heard", reader, 100)
+	n.wantUnready("an author with a huge audience of whom the node has not heard", reader, 100)
 }
 
 // A page that should have a post in flight is left to Page. A page that ends above the post is ready.
@@ -141,7 +141,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	}
 	n.settle() // includes the first read of the log, which empties the cache
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); err != nil || len(page.Items) != 5 || n.ready(reader, 20) == nil {
-		t.Fatalf("%v, %v", places(page), err)
+		t.Fatalf("%v, %v", postsOf(page), err)
 	}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.BeginFanout(ctx, tx, one, 1); err != nil {
@@ -154,9 +154,9 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	if ready := n.ready(reader, 4); ready == nil || len(ready.Items) != 4 {
 		t.Error("a page that ends above the post is not ready")
 	}
-	n.unready("a page that lacks a post in flight", reader, 20)
+	n.wantUnready("a page that lacks a post in flight", reader, 20)
 	if ready := n.ready(reader, 20); len(ready.Items) != 6 {
-		t.Errorf("afterwards it has %v", places(*ready))
+		t.Errorf("afterwards it has %v", postsOf(*ready))
 	}
 }
 
@@ -173,7 +173,7 @@ func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
 	cmd := &jobs.Command{Actor: reader, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }}
 	n.Must(n.do(cmd))
 	if page := n.ready(reader, 10); page != nil {
-		t.Errorf("a page that lacks an update: %v is ready", places(*page))
+		t.Errorf("a page that lacks an update: %v is ready", postsOf(*page))
 	}
 	missed = nil
 	if left := n.fan.UpdateStaleViews(t.Context()); left != 0 {

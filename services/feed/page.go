@@ -52,7 +52,7 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 			read = s.below
 		}
 		// One entry more than the wanted number is read, to learn whether there is a next page.
-		raw, err := s.whole(ctx, read, reader, before, want+1)
+		raw, err := s.withInFlight(ctx, read, reader, before, want+1)
 		if err != nil {
 			return page, err
 		}
@@ -88,7 +88,7 @@ func (p *Page) cut(raw rawPage, want int) (entries []services.FeedEntry) {
 
 // fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip.
 func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry) ([]Item, error) {
-	if cached, all := s.cached(items, entries); all {
+	if cached, all := s.appendCached(items, entries); all {
 		return cached, nil
 	}
 	ids, authors := idsOf(entries)
@@ -104,9 +104,9 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return visible(items), nil
 }
 
-// cached appends the posts of entries with their authors from the cache, which has nearly all that pages list. all is false, and
+// appendCached appends the posts of entries with their authors from the cache, which has nearly all that pages list. all is false, and
 // nothing is appended, if one of them is missing.
-func (s *Service) cached(items []Item, entries []services.FeedEntry) (more []Item, all bool) {
+func (s *Service) appendCached(items []Item, entries []services.FeedEntry) (more []Item, all bool) {
 	ids, authors := idsOf(entries)
 	read := slices.Grow(items, len(ids))[:len(items)+len(ids)]
 	page := read[len(items):]
@@ -190,7 +190,7 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 // the rebuild takes longer than a page waits.
 func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
-	if err != nil || page.Ready && !s.projector.AwaySince(page.Day) {
+	if err != nil || page.Ready && !s.projector.AwayIfSeenOn(page.Day) {
 		return page, false, err
 	}
 	// An observer must not make the user active, as a rebuild does.
@@ -227,14 +227,14 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 
 // first reads the newest entries, with the posts in flight.
 func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
-	return s.whole(ctx, s.raw, reader, services.MaxPostID, limit)
+	return s.withInFlight(ctx, s.raw, reader, services.MaxPostID, limit)
 }
 
-// whole reads entries by raw or below, with the posts in flight that belong among them. These are added to the reader's inbox, so
+// withInFlight reads entries by raw or below, with the posts in flight that belong among them. These are added to the reader's inbox, so
 // that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when newer ones
 // fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it
 // into the count.
-func (s *Service) whole(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
+func (s *Service) withInFlight(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
 	// The list of posts in flight is read before the inbox: a post whose fan-out ends in between is in the list.

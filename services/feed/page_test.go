@@ -41,14 +41,14 @@ func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 	n.Must(err)
 	want := append(slices.Clone(ids[:2]), ids[12:20]...)
-	if !slices.Equal(places(page), want) || !page.HasNext || page.Next != ids[19] {
-		t.Errorf("got %v to %s, want %v", places(page), page.Next, want)
+	if !slices.Equal(postsOf(page), want) || !page.HasNext || page.Next != ids[19] {
+		t.Errorf("got %v to %s, want %v", postsOf(page), page.Next, want)
 	}
 	page, err = n.Page(t.Context(), reader, page.Next, 20)
 	n.Must(err)
 	// The last ten are deleted, so the page is short and the last.
-	if !slices.Equal(places(page), ids[20:30]) || page.HasNext || page.End != services.EndOfFeed || page.Next != ids[39] {
-		t.Errorf("the last page: %v, next %s, more %t, %q", places(page), page.Next, page.HasNext, page.End)
+	if !slices.Equal(postsOf(page), ids[20:30]) || page.HasNext || page.End != services.EndOfFeed || page.Next != ids[39] {
+		t.Errorf("the last page: %v, next %s, more %t, %q", postsOf(page), page.Next, page.HasNext, page.End)
 	}
 }
 
@@ -61,17 +61,17 @@ func TestAPageReadsAtMost300Entries(t *testing.T) {
 	n.deleteQuietly(ids[1:]...)
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 1)
 	n.Must(err)
-	if !slices.Equal(places(page), ids[:1]) || !page.HasNext {
-		t.Fatalf("the first page: %v, more %t", places(page), page.HasNext)
+	if !slices.Equal(postsOf(page), ids[:1]) || !page.HasNext {
+		t.Fatalf("the first page: %v, more %t", postsOf(page), page.HasNext)
 	}
 	page, err = n.Page(t.Context(), reader, page.Next, 5)
 	n.Must(err)
 	if len(page.Items) != 0 || page.HasNext || page.Next != ids[len(ids)-1] || page.End != services.EndOfFeed {
-		t.Errorf("past 299 deleted posts: %v, more %t, next %s, end %q", places(page), page.HasNext, page.Next, page.End)
+		t.Errorf("past 299 deleted posts: %v, more %t, next %s, end %q", postsOf(page), page.HasNext, page.Next, page.End)
 	}
 	all, err := n.Page(t.Context(), reader, services.MaxPostID, services.Retention+100)
-	if err != nil || !slices.Equal(places(all), ids[:1]) {
-		t.Errorf("at once: %v, %v", places(all), err)
+	if err != nil || !slices.Equal(postsOf(all), ids[:1]) {
+		t.Errorf("at once: %v, %v", postsOf(all), err)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestAPositionNeedsNoPost(t *testing.T) {
 		"the newest there": {ids[0], append(slices.Clone(ids[1:4]), ids[5:]...)},
 	} {
 		page, err := n.Page(t.Context(), reader, from.before, 20)
-		if err != nil || !slices.Equal(places(page), from.want) || page.HasNext {
-			t.Errorf("%s: %v, %v; want %v", what, places(page), err, from.want)
+		if err != nil || !slices.Equal(postsOf(page), from.want) || page.HasNext {
+			t.Errorf("%s: %v, %v; want %v", what, postsOf(page), err, from.want)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 	for more := true; more; {
 		page, err := n.Page(t.Context(), reader, before, 7)
 		n.Must(err)
-		got, before, more = append(got, places(page)...), page.Next, page.HasNext
+		got, before, more = append(got, postsOf(page)...), page.Next, page.HasNext
 		n.publish(author, "meanwhile")
 		n.Quiet(n.fan)
 	}
@@ -249,8 +249,8 @@ func TestAPageBelowAGivenPost(t *testing.T) {
 		below := func(what string, post services.PostID, code services.Code, want ...services.PostID) {
 			t.Helper()
 			page, err := n.PageBelow(t.Context(), reader, post, 10)
-			if services.CodeOf(err) != code || !slices.Equal(places(page), want) {
-				t.Errorf("below %s: %v, %v; want %v, %q", what, places(page), err, want, code)
+			if services.CodeOf(err) != code || !slices.Equal(postsOf(page), want) {
+				t.Errorf("below %s: %v, %v; want %v, %q", what, postsOf(page), err, want, code)
 			}
 			if err != nil && !strings.Contains(err.Error(), "lastId: there is no post:"+post.String()) {
 				t.Errorf("below %s: %v", what, err)

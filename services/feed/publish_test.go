@@ -15,10 +15,10 @@ import (
 	"tidings/services/sql"
 )
 
-// draft publishes and returns the post's ID.
-func (n node) draft(author services.UserID, draft Draft) services.PostID {
+// publishDraft publishes and returns the post's ID.
+func (n node) publishDraft(author services.UserID, publishDraft Draft) services.PostID {
 	n.TB.Helper()
-	cmd, err := n.Publish(author, draft)
+	cmd, err := n.Publish(author, publishDraft)
 	n.Must(err)
 	n.Must(n.do(cmd))
 	id, err := services.ParsePostGlobalID("id", cmd.IDs()[0])
@@ -40,8 +40,8 @@ func (n node) notified(user services.UserID) map[services.Category]int {
 	return notified
 }
 
-// wants checks how many unseen notifications of a category a user has.
-func (n node) wants(user services.UserID, when string, category services.Category, want int) {
+// wantNotified checks how many unseen notifications of a category a user has.
+func (n node) wantNotified(user services.UserID, when string, category services.Category, want int) {
 	n.TB.Helper()
 	if got := n.notified(user)[category]; got != want {
 		n.TB.Errorf("%s: %d of %s, want %d", when, got, category, want)
@@ -62,12 +62,12 @@ func TestCommentsAndReplies(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.pair()
-		post := n.draft(author, Draft{Body: "a post"})
-		comment := n.draft(reader, Draft{Body: "a comment", Parent: post})
-		reply := n.draft(author, Draft{Body: "a reply", Parent: comment})
-		n.draft(author, Draft{Body: "to oneself", Parent: post})
-		n.wants(author, "a comment", services.CategoryComment, 1)
-		n.wants(reader, "a reply", services.CategoryComment, 1)
+		post := n.publishDraft(author, Draft{Body: "a post"})
+		comment := n.publishDraft(reader, Draft{Body: "a comment", Parent: post})
+		reply := n.publishDraft(author, Draft{Body: "a reply", Parent: comment})
+		n.publishDraft(author, Draft{Body: "to oneself", Parent: post})
+		n.wantNotified(author, "a comment", services.CategoryComment, 1)
+		n.wantNotified(reader, "a reply", services.CategoryComment, 1)
 		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{post, comment, reply})
 		n.Must(err)
 		for id, kind := range map[services.PostID]services.PostKind{post: services.PostKindPost, comment: services.PostKindComment, reply: services.PostKindReply} {
@@ -85,8 +85,8 @@ func TestCommentsAndReplies(t *testing.T) {
 			t.Errorf("%d found count, one is", count)
 		}
 		n.Must(n.do(n.Service.Delete(reader, comment)))
-		n.wants(author, "the comment is deleted", services.CategoryComment, 0)
-		n.wants(reader, "what the reply answered is deleted", services.CategoryComment, 0)
+		n.wantNotified(author, "the comment is deleted", services.CategoryComment, 0)
+		n.wantNotified(reader, "what the reply answered is deleted", services.CategoryComment, 0)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestMentions(t *testing.T) {
 		users := n.Users(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.key(bob), n.key(author), "mail", n.key(dora))
-		post := n.draft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol)}})
+		post := n.publishDraft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol)}})
 		numbers, err := people.IDs(t.Context(), n.Store, []string{"nobody"})
 		n.Must(err)
 		if len(numbers) > 0 {
@@ -109,15 +109,15 @@ func TestMentions(t *testing.T) {
 			t.Errorf("mentioned are %v", mentioned)
 		}
 		for user, want := range map[services.UserID]int{author: 0, bob: 1, carol: 1, dora: 0} {
-			n.wants(user, "mentioned", services.CategoryMention, want)
+			n.wantNotified(user, "mentioned", services.CategoryMention, want)
 		}
-		answer := n.draft(bob, Draft{Body: "@" + n.key(author), Parent: post})
-		n.wants(author, "an answer that mentions", services.CategoryMention, 1)
-		n.wants(author, "an answer that mentions", services.CategoryComment, 0)
+		answer := n.publishDraft(bob, Draft{Body: "@" + n.key(author), Parent: post})
+		n.wantNotified(author, "an answer that mentions", services.CategoryMention, 1)
+		n.wantNotified(author, "an answer that mentions", services.CategoryComment, 0)
 		n.Must(n.do(n.Service.Delete(bob, answer)))
 		n.Must(n.do(n.Service.Delete(author, post)))
 		for _, user := range []services.UserID{author, bob, carol} {
-			n.wants(user, "all deleted", services.CategoryMention, 0)
+			n.wantNotified(user, "all deleted", services.CategoryMention, 0)
 		}
 	})
 }
@@ -125,14 +125,14 @@ func TestMentions(t *testing.T) {
 func TestDraftsThatAreRefused(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
 	author := n.Users(1)[0]
-	gone := n.draft(author, Draft{Body: "soon gone"})
+	gone := n.publishDraft(author, Draft{Body: "soon gone"})
 	n.Must(n.do(n.Service.Delete(author, gone)))
 	keys := make([]string, services.MaxMentions+1)
 	for i := range keys {
 		keys[i] = fmt.Sprint("friend", i)
 	}
 	n.Named(keys...)
-	n.draft(author, Draft{Body: "as many as can be", Mentions: append(keys[:services.MaxMentions:services.MaxMentions], keys[0])})
+	n.publishDraft(author, Draft{Body: "as many as can be", Mentions: append(keys[:services.MaxMentions:services.MaxMentions], keys[0])})
 	for what, bad := range map[string]struct {
 		Draft
 		code services.Code
@@ -166,8 +166,8 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Kinds: []services.PostKind{services.PostKindComment}}), w.Fanout, nil}
 	author, reader := n.pair()
-	post := n.draft(author, Draft{Body: "a post"})
-	comment := n.draft(author, Draft{Body: "a comment", Parent: post})
+	post := n.publishDraft(author, Draft{Body: "a post"})
+	comment := n.publishDraft(author, Draft{Body: "a comment", Parent: post})
 	n.Quiet(n.fan)
 	n.Agree(author, reader)
 	n.Must(n.fan.Projector.Refill(t.Context(), reader))

@@ -32,8 +32,8 @@ func (n node) crowd() (reader, huge, small services.UserID) {
 	return users[0], users[1], users[2]
 }
 
-// agrees checks that walks with large and small pages equal SQL's feed, and end with the right reason.
-func (n node) agrees(reader services.UserID) {
+// checkWalks checks that walks with large and small pages equal SQL's feed, and end with the right reason.
+func (n node) checkWalks(reader services.UserID) {
 	n.TB.Helper()
 	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.Retention+1)
 	n.Must(err)
@@ -63,29 +63,29 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 		}
 		own := n.publish(reader, "own")
 		n.settle()
-		n.agrees(reader)
-		n.agrees(huge)
+		n.checkWalks(reader)
+		n.checkWalks(huge)
 		n.SetMode(huge, services.AuthorSmall)
 		n.publish(huge, "pushed now")
 		n.SetMode(huge, services.AuthorHuge)
 		n.publish(huge, "pulled again")
 		n.settle()
-		n.agrees(reader)
+		n.checkWalks(reader)
 		n.Must(n.do(n.Service.Delete(huge, posts[4])))
 		n.Must(n.do(n.Service.Delete(small, posts[5])))
 		n.Must(n.do(n.Service.Delete(reader, own)))
 		n.settle()
-		n.agrees(reader)
+		n.checkWalks(reader)
 		n.Unfollow(huge, reader)
 		n.settle()
-		n.agrees(reader)
+		n.checkWalks(reader)
 		n.Follow(huge, reader)
 		n.settle()
-		n.agrees(reader)
+		n.checkWalks(reader)
 		n.Must(n.Redis.Reset(t.Context(), reader))
-		n.agrees(reader)
+		n.checkWalks(reader)
 		other := newNode(n.AnotherNode())
-		other.agrees(reader) // this node's cache has nothing of the reader yet
+		other.checkWalks(reader) // this node's cache has nothing of the reader yet
 	})
 }
 
@@ -98,7 +98,7 @@ func TestAFeedOf300OfAllSources(t *testing.T) {
 		n.Posts(small, count/2)
 		n.Must(n.fan.Projector.Refill(t.Context(), reader))
 		n.settle()
-		n.agrees(reader)
+		n.checkWalks(reader)
 	}
 }
 
@@ -108,12 +108,12 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	reader, huge, _ := n.crowd()
 	id := n.publish(huge, "now")
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || !slices.Equal(places(page), []services.PostID{id}) {
-		t.Errorf("the page has %v, %v", places(page), err)
+	if err != nil || !slices.Equal(postsOf(page), []services.PostID{id}) {
+		t.Errorf("the page has %v, %v", postsOf(page), err)
 	}
 	n.Must(n.do(n.Service.Delete(huge, id)))
 	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || len(page.Items) != 0 {
-		t.Errorf("after the deletion %v, %v", places(page), err)
+		t.Errorf("after the deletion %v, %v", postsOf(page), err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	for step := 0; ; step++ {
 		page, err := n.Page(t.Context(), reader, before, 11)
 		n.Must(err)
-		walked = append(walked, places(page)...)
+		walked = append(walked, postsOf(page)...)
 		if !page.HasNext {
 			break
 		}
@@ -180,8 +180,8 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	read := func(what string) {
 		t.Helper()
 		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-		if err != nil || !slices.Equal(places(page), want) || page.Building {
-			t.Errorf("%s: %v, %v", what, places(page), err)
+		if err != nil || !slices.Equal(postsOf(page), want) || page.Building {
+			t.Errorf("%s: %v, %v", what, postsOf(page), err)
 		}
 	}
 	read("both")
@@ -203,12 +203,12 @@ func TestAFeedThatIsBeingBuilt(t *testing.T) {
 	n.Must(n.Redis.Reset(t.Context(), reader))
 	n.buildWait = time.Nanosecond
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || !page.Building || !slices.Equal(places(page), ids) || page.End != services.EndOfFeed {
-		t.Errorf("%v, building %t, end %q, %v", places(page), page.Building, page.End, err)
+	if err != nil || !page.Building || !slices.Equal(postsOf(page), ids) || page.End != services.EndOfFeed {
+		t.Errorf("%v, building %t, end %q, %v", postsOf(page), page.Building, page.End, err)
 	}
 	n.buildWait = time.Minute
-	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || page.Building || !slices.Equal(places(page), ids) {
-		t.Errorf("built: %v, building %t, %v", places(page), page.Building, err)
+	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || page.Building || !slices.Equal(postsOf(page), ids) {
+		t.Errorf("built: %v, building %t, %v", postsOf(page), page.Building, err)
 	}
 }
 
@@ -224,8 +224,8 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 			_, err := n.Memory.Log.RunOnce(t.Context())
 			n.Must(err)
 			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-			if err != nil || !slices.Equal(places(page), want) || n.Document(reader).FeedCount != len(want) {
-				t.Errorf("%s: %v and %d, %v; want %v", what, places(page), n.Document(reader).FeedCount, err, want)
+			if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
+				t.Errorf("%s: %v and %d, %v; want %v", what, postsOf(page), n.Document(reader).FeedCount, err, want)
 			}
 		}
 		first := n.publish(author, "waits")
@@ -270,8 +270,8 @@ func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 	shows := func(what string, want ...services.PostID) {
 		t.Helper()
 		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-		if err != nil || !slices.Equal(places(page), want) || n.Document(reader).FeedCount != len(want) {
-			t.Errorf("%s: %v and %d, %v; want %v", what, places(page), n.Document(reader).FeedCount, err, want)
+		if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
+			t.Errorf("%s: %v and %d, %v; want %v", what, postsOf(page), n.Document(reader).FeedCount, err, want)
 		}
 	}
 	shows("nothing is on its way")

@@ -69,7 +69,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != event.Newest {
-		t.Errorf("the page afterwards: %v, %v", places(page), err)
+		t.Errorf("the page afterwards: %v, %v", postsOf(page), err)
 	}
 	n.publish(reader, "own posts are nobody's news")
 	n.Must(n.do(n.Service.MarkSeen(reader, event.Newest)))

@@ -17,7 +17,7 @@ import (
 func TestBadLinesAreSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da\u200bve\nbob,alice\n")
-	got := im.must(Options{File: path})
+	got := im.mustFollows(Options{File: path})
 	if want := (Report{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -37,14 +37,14 @@ bob
 		}
 	}
 	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da\u200bve", "dave").Replace(want)
-	if got := im.must(Options{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
+	if got := im.mustFollows(Options{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
 		t.Errorf("the mended lines: %+v", got)
 	}
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
 		t.Error(diff)
 	}
 	// Importing a file without bad lines removes a file of bad lines from an earlier run.
-	im.must(Options{File: im.file("f.csv", "alice,bob\n")})
+	im.mustFollows(Options{File: im.file("f.csv", "alice,bob\n")})
 	if _, err := os.Stat(path + ".bad"); !os.IsNotExist(err) {
 		t.Errorf("the bad lines of the import before are still there: %v", err)
 	}
@@ -52,7 +52,7 @@ bob
 
 func TestOnlyTheFirstBadLinesArePrinted(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.must(Options{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
+	got := im.mustFollows(Options{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
 	if got.Bad != 3_001 || got.New != 2 || got.Lines != 3_003 {
 		t.Errorf("got %+v", got)
 	}
@@ -159,7 +159,7 @@ func TestProgressText(t *testing.T) {
 	if got, want := p.text(report, 250, 10*time.Second), " 25 %  30,000 rows  6,000 follows/s  30s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	p.resumed(200)
+	p.startAt(200)
 	if got := p.text(report, 250, 10*time.Second); !strings.HasSuffix(got, "  2m30s left") {
 		t.Errorf("after 20 %% were done before: %q", got)
 	}

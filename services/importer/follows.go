@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// follows is the form of a file of follows.
-var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
+// followForm is the form of a file of follows.
+var followForm = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
 
 // Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines that
 // begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put aside and
@@ -28,13 +28,13 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is cut
 // off. The lines before the end of a file that is cut off are imported.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
-	run, err := newRun(db, opts, follows)
+	run, err := newRun(db, opts, followForm)
 	if err != nil {
 		return Report{}, err
 	}
 	im := &followImport{fileRun: run, ids: ids, keys: newKeyTable(opts.Prefix)}
 	im.newest = im.latestSince()
-	return run.all(ctx, im)
+	return run.importLines(ctx, im)
 }
 
 // followImport is one import of follows under way.
@@ -81,7 +81,7 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	}
 	var next row
 	var err error
-	if im.source.open {
+	if im.source.lineOpen {
 		err = errOpenRow // leave it out: the keys in a row become users
 	} else {
 		next, err = im.keys.row(line, im.newest)

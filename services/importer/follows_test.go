@@ -72,8 +72,8 @@ func (im *importer) run(db Store, opts Options) (Report, error) {
 	return Follows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
 }
 
-// must imports follows, and fails the test on an error.
-func (im *importer) must(opts Options) Report {
+// mustFollows imports follows, and fails the test on an error.
+func (im *importer) mustFollows(opts Options) Report {
 	im.t.Helper()
 	report, err := im.run(im.db, opts)
 	if err != nil {
@@ -82,8 +82,8 @@ func (im *importer) must(opts Options) Report {
 	return report
 }
 
-// follows reads every follow among the keys back: "alice>bob" -> since.
-func (im *importer) follows(keys ...string) map[string]services.PostID {
+// followsOf reads every follow among the keys back: "alice>bob" -> since.
+func (im *importer) followsOf(keys ...string) map[string]services.PostID {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, keys)
 	if err != nil {
@@ -108,7 +108,7 @@ func (im *importer) follows(keys ...string) map[string]services.PostID {
 
 // pairs are the follows without their since, in order.
 func (im *importer) pairs(keys ...string) []string {
-	return slices.Sorted(maps.Keys(im.follows(keys...)))
+	return slices.Sorted(maps.Keys(im.followsOf(keys...)))
 }
 
 // zip compresses a text with gzip.
@@ -129,12 +129,12 @@ func TestImportFollows(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
-		got := im.must(Options{File: path})
+		got := im.mustFollows(Options{File: path})
 		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, NotNew: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		now := services.PostIDAt(im.now)
-		follows := im.follows("alice", "bob", "carol")
+		follows := im.followsOf("alice", "bob", "carol")
 		if since := follows["alice>carol"]; since != services.PostIDAt(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)) {
 			t.Errorf("alice follows carol since %v", since.Time())
 		}
@@ -149,11 +149,11 @@ func TestImportFollows(t *testing.T) {
 
 		// Existing follows stay as they are, and a finished import starts from the beginning.
 		im.now = im.now.Add(time.Hour)
-		again := im.must(Options{File: path})
+		again := im.mustFollows(Options{File: path})
 		if want := (Report{What: "follows", Lines: 8, Rows: 5, NotNew: 5}); again != want {
 			t.Errorf("again: got %+v, want %+v", again, want)
 		}
-		if diff := cmp.Diff(follows, im.follows("alice", "bob", "carol")); diff != "" {
+		if diff := cmp.Diff(follows, im.followsOf("alice", "bob", "carol")); diff != "" {
 			t.Errorf("the second import changed (-first +second):\n%s", diff)
 		}
 	})
@@ -163,7 +163,7 @@ func TestImportBothWaysWithPrefix(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
-		got := im.must(Options{File: path, Both: true, Prefix: "u-"})
+		got := im.mustFollows(Options{File: path, Both: true, Prefix: "u-"})
 		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, NotNew: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -190,7 +190,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			got := im.must(Options{File: im.file("f", text)})
+			got := im.mustFollows(Options{File: im.file("f", text)})
 			if got.Rows != 2 || got.New != 2 || got.Bad != 0 {
 				t.Errorf("got %+v\n%s", got, im.out.String())
 			}
@@ -217,7 +217,7 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 // A header is found behind comments and empty lines too: it is no row, and a header in reverse order is refused.
 func TestImportFindsAHeaderBehindComments(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.must(Options{File: im.file("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
+	got := im.mustFollows(Options{File: im.file("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
 	if got.Rows != 2 || got.Bad != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -232,7 +232,7 @@ func TestImportFindsAHeaderBehindComments(t *testing.T) {
 func TestImportEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
 		im := sqliteImporter(t)
-		if got := im.must(Options{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
+		if got := im.mustFollows(Options{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
@@ -245,14 +245,14 @@ func TestImportIsNotLimited(t *testing.T) {
 	for i := range 2_500 {
 		fmt.Fprintf(&text, "alice,friend%d\n", i)
 	}
-	if got := im.must(Options{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
+	if got := im.mustFollows(Options{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestImportFromStandardInput(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.must(Options{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
+	got := im.mustFollows(Options{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
 	if want := (Report{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -325,7 +325,7 @@ func TestBadLinesArePrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		im.must(Options{File: path})
+		im.mustFollows(Options{File: path})
 		info, err := os.Stat(path + ".bad")
 		if err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ type form struct {
 // formOf is the form of the file. newRun sets it; tests that leave it out mean follows.
 func (o Options) formOf() form {
 	if o.form == (form{}) {
-		return follows
+		return followForm
 	}
 	return o.form
 }

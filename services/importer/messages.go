@@ -58,7 +58,7 @@ func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next(
 	if err != nil {
 		return Report{}, err
 	}
-	return run.all(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
+	return run.importLines(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
 // full reports whether the batch has reached one of three limits: the recipients of a transaction, the memory for texts, and bad lines
@@ -112,7 +112,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	// A message that the batch does not have may be one of an earlier batch, run or file, or one that ingest sent.
 	known, found := im.fresh[row.Key]
 	if !found {
-		if known.message, known.text, found, err = im.stored(ctx, row.Key); err != nil {
+		if known.message, known.text, found, err = im.findStored(ctx, row.Key); err != nil {
 			return row, err
 		}
 	}
@@ -132,9 +132,9 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	return row, nil
 }
 
-// stored finds a message in the database by its key. The statements read outside of the transaction. If another client takes the
+// findStored finds a message in the database by its key. The statements read outside of the transaction. If another client takes the
 // key before the commit, importRefs notices, and the import breaks off with CONFLICT.
-func (im *messageImport) stored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
+func (im *messageImport) findStored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
 	known, err := findRefs(ctx, im.facts, services.SiteMessageType, []string{key})
 	holder, found := known[messageRef(key)]
 	if err != nil || !found {

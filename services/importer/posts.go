@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// postLines is the form of a file of posts.
-var postLines = form{
+// postForm is the form of a file of posts.
+var postForm = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
@@ -52,11 +52,11 @@ type postImport struct {
 // past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
 // lines and broken files are treated as by Follows.
 func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
-	run, err := newRun(db, opts, postLines)
+	run, err := newRun(db, opts, postForm)
 	if err != nil {
 		return Report{}, err
 	}
-	return run.all(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
+	return run.importLines(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
 }
 
 // full reports whether the batch has reached one of three limits: the rows of a transaction, the memory for texts, and bad lines that wait.
@@ -83,8 +83,8 @@ func (im *postImport) take(_ context.Context, line []byte) error {
 
 // row parses a line, without looking anything up.
 func (im *postImport) row(line []byte) (row postRow, err error) {
-	if len(line) > postLines.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", postLines.longest)
+	if len(line) > postForm.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", postForm.longest)
 	}
 	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err

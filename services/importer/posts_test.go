@@ -147,7 +147,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 			// On PostgreSQL all runs share one database, so the keys of posts and users belong to this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
 			opts := Options{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
-			if _, err := im.posts(&breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+			if _, err := im.posts(&breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
 			got := im.mustPosts(opts)

@@ -25,7 +25,7 @@ var errBroken = errors.New("the connection is gone")
 type breaking struct {
 	*sql.DB
 	writes, failAt int
-	after          bool // the write fails after its commit
+	afterCommit    bool // the write fails after its commit
 }
 
 func (b *breaking) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
@@ -33,7 +33,7 @@ func (b *breaking) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.writes != b.failAt {
 		return b.DB.Write(ctx, fn)
 	}
-	if b.after {
+	if b.afterCommit {
 		return errors.Join(b.DB.Write(ctx, fn), errBroken)
 	}
 	return b.DB.Write(ctx, func(tx *sql.Tx) error { return errors.Join(fn(tx), errBroken) })
@@ -72,14 +72,14 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 		}
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 		for n := range 2 * counter.writes {
-			db := &breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}
+			db := &breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
 			opts := Options{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
 			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
 				t.Fatalf("run %d: %v", n, err)
 			}
 			committed := (n + 1) / 2
-			second := im.must(opts)
+			second := im.mustFollows(opts)
 			// The last commit is the end of the file: a run after it is a new import.
 			if goesOn := committed > 0 && committed < counter.writes; (second.ResumedAfter > 0) != goesOn {
 				t.Errorf("run %d, %d commits: it goes on after line %d", n, committed, second.ResumedAfter)
@@ -123,7 +123,7 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 			if change != nil {
 				change(im, &opts)
 			}
-			got := im.must(opts)
+			got := im.mustFollows(opts)
 			if (got.ResumedAfter > 0) != (change == nil) {
 				t.Errorf("it went on after line %d", got.ResumedAfter)
 			}
@@ -144,7 +144,7 @@ func TestStandardInputKeepsNoProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := im.must(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.NotNew == 0 {
+	if got := im.mustFollows(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.NotNew == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -168,7 +168,7 @@ func TestATruncatedFile(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.New != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
-	third := im.must(Options{File: im.file("f.csv.gz", packed), Batch: 500})
+	third := im.mustFollows(Options{File: im.file("f.csv.gz", packed), Batch: 500})
 	if third.New != 8_000-first.New || third.NotNew != first.New {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
@@ -182,7 +182,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
 		path := im.file("f.csv", whole[:cut])
-		got := im.must(Options{File: path})
+		got := im.mustFollows(Options{File: path})
 		if got.Rows != 2 || got.Bad != 1 || got.BadFile != path+".bad" || got.Lines != 4 {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
@@ -192,7 +192,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 			t.Errorf("of %q: put aside %q, printed %q", whole[:cut], put, im.out.String())
 		}
 	}
-	piped := im.must(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
+	piped := im.mustFollows(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
 	if piped.Rows != 1 || piped.Bad != 1 {
 		t.Errorf("of a pipe: %+v", piped)
 	}
@@ -203,9 +203,9 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	im.must(Options{File: im.file("f.csv", whole)})
+	im.mustFollows(Options{File: im.file("f.csv", whole)})
 	for name, text := range map[string]string{"f.csv.bad": im.read(im.dir + "/f.csv.bad"), "f.csv.gz": zip(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
-		if got := im.must(Options{File: im.file(name, text)}); got.Bad != 0 {
+		if got := im.mustFollows(Options{File: im.file(name, text)}); got.Bad != 0 {
 			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
 		}
 	}
@@ -285,7 +285,7 @@ func TestAKilledImportResumes(t *testing.T) {
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
-		got := im.must(Options{File: path, Batch: 10})
+		got := im.mustFollows(Options{File: path, Batch: 10})
 		if got.ResumedAfter == 0 || got.NotNew != 0 || int(got.New) != 40-before || got.Bad != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}

@@ -98,8 +98,8 @@ func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	return run, nil
 }
 
-// all passes an import the lines of its file, from the end of an interrupted earlier run, and closes the files.
-func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
+// importLines passes an import the lines of its file, from the end of an interrupted earlier run, and closes the files.
+func (r *fileRun) importLines(ctx context.Context, im lineImport) (Report, error) {
 	err := r.resume(ctx)
 	if err == nil {
 		err = r.eachLine(ctx, im)
@@ -197,7 +197,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.line, done)
 		}
 	}
-	r.progress.resumed(r.source.bytes())
+	r.progress.startAt(r.source.bytes())
 	_, _ = fmt.Fprintf(r.opts.Out, "%s: continuing after line %s\n", r.opts.File, humanize.Comma(done))
 	// The earlier run got this far, so the file has good lines: refuse need not doubt it.
 	r.report.ResumedAfter, r.hasGood = done, true

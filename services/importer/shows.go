@@ -44,7 +44,7 @@ func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	if err != nil {
 		return Report{}, err
 	}
-	return run.all(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
+	return run.importLines(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
 }
 
 // full reports whether the batch is full. The limits are those of postImport.full.
@@ -98,7 +98,7 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 		host, known := hosts[row.Key]
 		switch {
 		case known && host != im.opts.Prefix+row.Host:
-			im.putAside(row.number, row.line, row.moved(host))
+			im.putAside(row.number, row.line, row.movedError(host))
 			continue
 		case !known:
 			// The ID has the time of the import, whenever the show took place.

@@ -30,9 +30,9 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// announced is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the file: files do
+// leadTime is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the file: files do
 // not say when a show was announced.
-const announced = time.Hour
+const leadTime = time.Hour
 
 // showStep is the kind of an event. If two events of a show have the same time, the lower step comes first: a show is scheduled
 // before it starts.
@@ -134,7 +134,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		row, err := readShow(line, keys, re.opts.Clock.Now())
 		host, known := hosts[row.Key]
 		if err == nil && known && host != re.opts.Prefix+row.Host {
-			err = row.moved(host)
+			err = row.movedError(host)
 		}
 		if err != nil {
 			if err := re.refuse(line, err); err != nil {
@@ -165,7 +165,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		host := hosts[row.Key]
 		moves := host != re.opts.Prefix+row.Host
 		if moves {
-			re.putAside(row.number, row.line, row.moved(host))
+			re.putAside(row.number, row.line, row.movedError(host))
 		}
 		return moves
 	})
@@ -182,7 +182,7 @@ func eventsOf(rows []showRow) []showEvent {
 		if !row.StartedAt.IsZero() && row.StartedAt.Before(first) {
 			first = row.StartedAt.Time
 		}
-		events = append(events, showEvent{first.Add(-announced), stepSchedule, i})
+		events = append(events, showEvent{first.Add(-leadTime), stepSchedule, i})
 		// The order does not matter here, because all events are sorted below.
 		for step, at := range map[showStep]time.Time{stepStart: row.StartedAt.Time, stepEnd: row.EndedAt.Time} {
 			if !at.IsZero() {

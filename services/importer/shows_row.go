@@ -104,9 +104,9 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
-// moved is the error for a row whose key belongs to another host's show: followers of that host may have the show in their
+// movedError is the error for a row whose key belongs to another host's show: followers of that host may have the show in their
 // lists.
-func (r showRow) moved(host string) error {
+func (r showRow) movedError(host string) error {
 	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
 }
 

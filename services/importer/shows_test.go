@@ -299,7 +299,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	for n := range 2 * counter.writes {
 		im := sqliteImporter(t)
 		opts := Options{File: im.file("f.jsonl", text.String()), Batch: 7}
-		if _, err := im.shows(&breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+		if _, err := im.shows(&breaking{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
 			t.Fatalf("run %d: %v", n, err)
 		}
 		got := im.mustShows(opts)

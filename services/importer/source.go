@@ -36,7 +36,7 @@ type source struct {
 	size     int64  // in bytes as stored; 0: unknown
 	line     int64  // the number of the last line read, from 1
 	packed   bool   // by gzip, which detects a file that is cut off
-	open     bool   // the last line read has no line break: the file may be truncated there
+	lineOpen bool   // the last line read has no line break: the file may be truncated there
 
 	form    form
 	file    *os.File
@@ -159,7 +159,7 @@ func (s *source) next() ([]byte, error) {
 	}
 	// A packed file that is cut off ends with an error of its own. A last line that ends with CR is whole: nothing but
 	// its LF can be missing.
-	s.open = err == io.EOF && !s.packed && !bytes.HasSuffix(line, []byte{'\r'})
+	s.lineOpen = err == io.EOF && !s.packed && !bytes.HasSuffix(line, []byte{'\r'})
 	line = bytes.TrimRight(line, "\r\n")
 	return line[:min(len(line), s.form.longest+1)], nil
 }

@@ -9,8 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// noting makes a command note its updates in the list notes, and returns the command.
-func noting(o *command, name string, notes *[]string) *jobs.Command {
+// withNotes makes a command note its updates in the list notes, and returns the command.
+func withNotes(o *command, name string, notes *[]string) *jobs.Command {
 	note := func(what string) func(context.Context) error {
 		return func(context.Context) error {
 			*notes = append(*notes, what+" "+name)
@@ -29,7 +29,7 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 		for _, name := range []string{"first", "again"} {
 			o := newCommand(1, "make")
 			o.Key = "k"
-			n.must(n.Commit(t.Context(), noting(o, name, &notes))[0])
+			n.must(n.Commit(t.Context(), withNotes(o, name, &notes))[0])
 		}
 		if want := []string{"apply first", "commit first", "commit again"}; !slices.Equal(notes, want) {
 			t.Errorf("the updates are %v, want %v", notes, want)
@@ -44,7 +44,7 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 		made := func(name, key string) *jobs.Command {
 			o := newCommand(1, "make")
 			o.Key, o.CoalesceKey = key, "view"
-			return noting(o, name, &notes)
+			return withNotes(o, name, &notes)
 		}
 		n.must(n.Commit(t.Context(), made("old", "k1"))[0])
 		notes = nil
@@ -59,10 +59,10 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 
 // If AfterApply fails, the actor's views are stale and their update is owed. When the update is tried again, it runs AfterApply again.
 func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	var notes []string
 	o := newCommand(1, "make")
-	cmd := noting(o, "once more", &notes)
+	cmd := withNotes(o, "once more", &notes)
 	apply := cmd.AfterApply
 	cmd.AfterApply = func(context.Context) error { return errors.New("of the test") }
 	n.must(n.Commit(t.Context(), cmd)[0])
@@ -88,7 +88,7 @@ func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
 			for _, name := range []string{"first", "again"} {
 				o := newCommand(1, "make")
 				o.Key, o.CoalesceKey = "k", coalesced
-				cmd := noting(o, name, &notes)
+				cmd := withNotes(o, name, &notes)
 				commit := cmd.AfterCommit
 				cmd.AfterCommit = func(ctx context.Context) error {
 					if failure != nil {

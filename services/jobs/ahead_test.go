@@ -12,8 +12,8 @@ import (
 
 const burst = 300 // commands: enough that their jobs do not go ahead
 
-// adds is a command that enqueues one job.
-func adds(job jobs.NewJob) *jobs.Command {
+// enqueueCommand is a command that enqueues one job.
+func enqueueCommand(job jobs.NewJob) *jobs.Command {
 	return &jobs.Command{Name: "add", Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		return nil, jobs.Enqueue(ctx, tx, job)
 	}}
@@ -24,7 +24,7 @@ func (n *node) commitAll(count int, kind, key string) {
 	n.tb.Helper()
 	commands := make([]*jobs.Command, count)
 	for i := range commands {
-		commands[i] = adds(jobs.Keyed(kind, key))
+		commands[i] = enqueueCommand(jobs.Keyed(kind, key))
 	}
 	for _, err := range n.Commit(n.tb.Context(), commands...) {
 		n.must(err)
@@ -44,10 +44,10 @@ func keysOf(claimed []jobs.Job) (keys []string) {
 func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var done []string
-		n.Register(does("last", func(_ context.Context, job jobs.Job) error {
+		n.Register(shortKind("last", func(_ context.Context, job jobs.Job) error {
 			done = append(done, job.Key)
 			return nil
-		}), does("first", func(ctx context.Context, job jobs.Job) error {
+		}), shortKind("first", func(ctx context.Context, job jobs.Job) error {
 			if job.Key == "" {
 				return nil
 			}
@@ -79,11 +79,11 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 
 // No job waits for ever behind jobs that go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
-	n := small(t, nil, does("a", nothing))
+	n := sqliteNode(t, nil, shortKind("a", nothing))
 	n.commitAll(burst, "a", "long")
 	n.clock.advance(jobs.HeadStart + time.Second)
 	n.commitAll(1, "a", "short")
-	n.must(n.Commit(t.Context(), adds(jobs.NewJob{Kind: "a", Key: "planned", NotBefore: n.clock.Now().Add(time.Second)}))[0])
+	n.must(n.Commit(t.Context(), enqueueCommand(jobs.NewJob{Kind: "a", Key: "planned", NotBefore: n.clock.Now().Add(time.Second)}))[0])
 	if got := keysOf(n.claim()); !slices.Equal(got, []string{"long", "short"}) {
 		t.Errorf("claimed were %v, want those of the burst first, which have waited for longer, and not the planned one", got)
 	}

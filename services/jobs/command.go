@@ -181,8 +181,8 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Rem
 	return nil
 }
 
-// update is what brings the actor's own views up to date after the commit; nil for nothing.
-func (c *Command) update() func(context.Context) error {
+// viewUpdate is what brings the actor's own views up to date after the commit; nil for nothing.
+func (c *Command) viewUpdate() func(context.Context) error {
 	switch {
 	case !c.applied || c.AfterApply == nil:
 		return c.AfterCommit

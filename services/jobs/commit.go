@@ -71,7 +71,7 @@ const (
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
-		if errs[i] == nil && cmd.Changed() && cmd.update() != nil {
+		if errs[i] == nil && cmd.Changed() && cmd.viewUpdate() != nil {
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}
@@ -96,7 +96,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
 					continue
 				}
-				if err := e.updateViews(ctx, cmd.update()); err != nil {
+				if err := e.updateViews(ctx, cmd.viewUpdate()); err != nil {
 					cmd.stale = true
 					e.stale.note(cmd)
 					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)

@@ -19,7 +19,7 @@ import (
 // command is a command that leaves a log entry, and counts its runs.
 type command struct {
 	jobs.Command
-	applied, owned int // the runs of Apply and of AfterCommit
+	applied, updated int // the runs of Apply and of AfterCommit
 }
 
 func newCommand(actor services.UserID, name string) *command {
@@ -30,7 +30,7 @@ func newCommand(actor services.UserID, name string) *command {
 		return []string{"made:" + name}, err
 	}
 	o.AfterCommit = func(context.Context) error {
-		o.owned++
+		o.updated++
 		return nil
 	}
 	return o
@@ -47,31 +47,31 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 			if ids := again.IDs(); len(ids) != 1 || ids[0] != "made:make" {
 				t.Errorf("the answer names %v", ids)
 			}
-			if again.owned != 1 {
-				t.Errorf("the actor's own views were brought up to date %d times", again.owned)
+			if again.updated != 1 {
+				t.Errorf("the actor's own views were brought up to date %d times", again.updated)
 			}
 		}
-		if left := n.entries("make"); left != 1 {
+		if left := n.countEntries("make"); left != 1 {
 			t.Errorf("%d effects of one key", left)
 		}
 		other := newCommand(2, "make")
 		other.Key = "k"
 		n.must(n.commit(other))
-		if left := n.entries("make"); left != 2 {
+		if left := n.countEntries("make"); left != 2 {
 			t.Error("another user's key is another key")
 		}
 		n.clock.advance(jobs.IdempotencyFor + time.Second)
 		late := newCommand(1, "make")
 		late.Key = "k"
 		n.must(n.commit(late))
-		if left := n.entries("make"); left != 3 {
+		if left := n.countEntries("make"); left != 3 {
 			t.Error("a key is good for 24 hours")
 		}
 	})
 }
 
 func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	first := newCommand(1, "make")
 	first.Key = "k"
 	n.must(n.commit(first))
@@ -86,15 +86,15 @@ func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "idempotencyKey") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if again.applied != 0 || again.owned != 0 {
+		if again.applied != 0 || again.updated != 0 {
 			t.Errorf("%s: it was applied", what)
 		}
 	}
 }
 
-// turns makes a command that turns a switch on or off; it is refused if the switch is already in that state. The switch is on after
+// switchCommand makes a command that turns a switch on or off; it is refused if the switch is already in that state. The switch is on after
 // an odd number of changes.
-func turns(name, key string, on bool) *jobs.Command {
+func switchCommand(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
 		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -113,8 +113,8 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 		for _, together := range []bool{false, true} {
 			name := fmt.Sprint("together ", together)
 			cmds := []*jobs.Command{
-				turns(name, "k1"+name, false), turns(name, "k2"+name, true), turns(name, "k1"+name, false), turns(name, "k2"+name, true),
-				turns(name, "k1"+name, true),
+				switchCommand(name, "k1"+name, false), switchCommand(name, "k2"+name, true), switchCommand(name, "k1"+name, false), switchCommand(name, "k2"+name, true),
+				switchCommand(name, "k1"+name, true),
 			}
 			var errs []error
 			if together {
@@ -129,7 +129,7 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 					t.Errorf("together %t, request %d: %v, want %q", together, i, errs[i], says)
 				}
 			}
-			if changes := n.entries(name); changes != 1 {
+			if changes := n.countEntries(name); changes != 1 {
 				t.Errorf("together %t: the switch was changed %d times, want once", together, changes)
 			}
 		}
@@ -138,7 +138,7 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 
 // Each code is remembered or leaves its key free, and a failed command has no effect.
 func TestCodesThatAKeyRemembers(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	for _, code := range []services.Code{
 		services.Conflict, services.NotFound, services.Forbidden,
 		services.Invalid, services.Unavailable, services.RateLimited, services.Internal,
@@ -155,17 +155,17 @@ func TestCodesThatAKeyRemembers(t *testing.T) {
 		if err := n.commit(failing); services.CodeOf(err) != code || len(failing.IDs()) != 0 {
 			t.Fatalf("%s: %v, ids %v", code, err, failing.IDs())
 		}
-		if n := n.entries(name); n != 0 || failing.owned != 0 {
-			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.owned)
+		if n := n.countEntries(name); n != 0 || failing.updated != 0 {
+			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.updated)
 		}
 		again := newCommand(1, name)
 		again.Key = name
 		err := n.commit(again)
-		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applied+again.owned != 0) {
+		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applied+again.updated != 0) {
 			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
 		}
-		if !remembered && (err != nil || n.entries(name) != 1) {
-			t.Errorf("%s again: %v, %d effects", code, err, n.entries(name))
+		if !remembered && (err != nil || n.countEntries(name) != 1) {
+			t.Errorf("%s again: %v, %d effects", code, err, n.countEntries(name))
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 				}
 			}
 		}
-		if left := n.entries("make"); left != keys {
+		if left := n.countEntries("make"); left != keys {
 			t.Errorf("%d effects of %d keys", left, keys)
 		}
 	})
@@ -239,8 +239,8 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 			if want != "" {
 				left, shown = 0, 0
 			}
-			if n.entries(fmt.Sprint("command", i)) != left || mine[i].owned != shown {
-				t.Errorf("command %d left %d entries, and was shown %d times", i, n.entries(fmt.Sprint("command", i)), mine[i].owned)
+			if n.countEntries(fmt.Sprint("command", i)) != left || mine[i].updated != shown {
+				t.Errorf("command %d left %d entries, and was shown %d times", i, n.countEntries(fmt.Sprint("command", i)), mine[i].updated)
 			}
 		}
 	})
@@ -248,7 +248,7 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 
 // The fact is committed even if the update of the view fails; the answer says that the views are stale.
 func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
-	n := small(t, func(cfg *jobs.Config) { cfg.AfterCommit = 10 * time.Millisecond })
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommit = 10 * time.Millisecond })
 	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
 	slow.AfterCommit = func(ctx context.Context) error {
@@ -262,7 +262,7 @@ func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
 		t.Errorf("behind: good %t, failing %t, slow %t", good.ViewsStale(), bad.ViewsStale(), slow.ViewsStale())
 	}
 	for _, name := range []string{"good", "bad", "slow"} {
-		if n.entries(name) != 1 {
+		if n.countEntries(name) != 1 {
 			t.Errorf("%s has no fact", name)
 		}
 	}
@@ -270,7 +270,7 @@ func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
 
 // The view is still updated if the client disconnects after the commit.
 func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	o := newCommand(1, "make")
 	apply := o.Apply
@@ -281,20 +281,20 @@ func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 	var seen error
 	o.AfterCommit = func(ctx context.Context) error {
 		seen = ctx.Err()
-		o.owned++
+		o.updated++
 		return nil
 	}
 	if err := n.Commit(ctx, &o.Command)[0]; err != nil {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
-	if o.owned != 1 || seen != nil || o.ViewsStale() {
-		t.Errorf("owned %d times under %v, behind %t", o.owned, seen, o.ViewsStale())
+	if o.updated != 1 || seen != nil || o.ViewsStale() {
+		t.Errorf("owned %d times under %v, behind %t", o.updated, seen, o.ViewsStale())
 	}
 }
 
 // The views of one actor are updated in the order of the actor's commands.
 func TestOneActorsViewsAreInOrder(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	var order []int
 	cmds := make([]*jobs.Command, 20)
 	for i := range cmds {
@@ -332,7 +332,7 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 // Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors
 // and commands without a key all run their own.
 func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	var mu sync.Mutex
 	var ran []int
 	cmds := make([]*jobs.Command, 6)

@@ -14,9 +14,9 @@ import (
 // jobsNamed and deadNamed read all jobs of their tables, in the order of their IDs. eraseJobs leaves a job with a token alone, because
 // it is running: its worker deletes it, or the job is released and the next pass finds it.
 var (
-	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
+	jobRange = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
-	deadNamed = sql.NewStatement("dead jobs to erase", `SELECT id, kind, key, payload, 0 FROM dead_jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
+	deadJobRange = sql.NewStatement("dead jobs to erase", `SELECT id, kind, key, payload, 0 FROM dead_jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
 	eraseJobs = sql.NewStatement("erase jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = ''`)
 
@@ -44,7 +44,7 @@ func Erase(except string) []erase.Step {
 			return erase.Done{More: n == erase.Batch}, err
 		}},
 		{Name: "idempotency_refusals", Run: unnameRefusals},
-		named("jobs", jobsNamed, eraseJobs, except), named("dead_jobs", deadNamed, eraseDeadJobs, except),
+		eraseNamed("jobs", jobRange, eraseJobs, except), eraseNamed("dead_jobs", deadJobRange, eraseDeadJobs, except),
 	}
 }
 
@@ -84,9 +84,9 @@ func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error
 	return err
 }
 
-// named is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
+// eraseNamed is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
 // user, it deletes dead jobs and jobs that are planned for later than soon, and waits for the others.
-func named(table string, find, remove sql.Statement, except string) erase.Step {
+func eraseNamed(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.Bound(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 		end, last, err := bound(ctx, tx, at.After)

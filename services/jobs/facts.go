@@ -139,7 +139,7 @@ var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any
 // Extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
 func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := ofJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
+		_, err := runOnHeld(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
 		return err
 	})
 }
@@ -157,19 +157,19 @@ func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err e
 // FinishInTx deletes jobs that are done, in the transaction of their effect. If it deletes fewer than were given, a lease was lost:
 // return an error from the transaction, because another process does the rest.
 func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
-	return ofJobs(ctx, tx, finishStatement, jobs)
+	return runOnHeld(ctx, tx, finishStatement, jobs)
 }
 
 // Release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
 func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := ofJobs(ctx, tx, releaseJobs, jobs, notBefore)
+		_, err := runOnHeld(ctx, tx, releaseJobs, jobs, notBefore)
 		return err
 	})
 }
 
-// ofJobs runs a statement on the given jobs, as far as this process still holds their leases: $1 their ids, $2 their token.
-func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
+// runOnHeld runs a statement on the given jobs, as far as this process still holds their leases: $1 their ids, $2 their token.
+func runOnHeld(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string
 	// One claim has one token, so this is one statement, unless jobs of several claims are given back together.

@@ -74,7 +74,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 	var claimed []Job
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		// The jobs are read again under locks, because another node may have claimed them since.
-		due, err := due(ctx, tx, kinds, limit, tx.Now.Add(-waited))
+		due, err := lockDue(ctx, tx, kinds, limit, tx.Now.Add(-waited))
 		if err != nil || len(due) == 0 {
 			claimed = nil
 			return err
@@ -93,7 +93,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 			}
 		}
 		// The token begins with the text of this process, so that the next process recognizes the jobs that this process left.
-		token := s.Tokens + rand.Text()
+		token := s.TokenPrefix + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
 			claimed[i].Token = token
@@ -105,8 +105,8 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 	return claimed, err
 }
 
-// due lists and locks the jobs that are due by a time, the longest due first.
-func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Time) ([]Job, error) {
+// lockDue lists and locks the jobs that are due by a time, the longest due first.
+func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Time) ([]Job, error) {
 	args := []any{by, limit}
 	for _, kind := range kinds {
 		args = append(args, kind)

@@ -63,7 +63,7 @@ func Beat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error)
 	if s.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.Tokens, halted); err != nil {
+	if _, err := s.Pulse.Run(ctx, beatNode, s.Node, s.Now(), s.TokenPrefix, halted); err != nil {
 		return nil, err
 	}
 	return Nodes(ctx, s)
@@ -162,7 +162,7 @@ func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 // jobs that a transaction of that process still has locked: it returns them, at most limit, oldest first. Call it again
 // until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
 func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
-	its := s.Tokens + "%"
+	its := s.TokenPrefix + "%"
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		if s.Node == "" {
 			if s.Dialect == sql.SQLite {
@@ -176,6 +176,6 @@ func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []J
 	if err != nil || s.Node == "" {
 		return freed, nil, err
 	}
-	left, err = HeldBefore(ctx, s, Node{Name: s.Node, Process: s.Tokens}, limit)
+	left, err = HeldBefore(ctx, s, Node{Name: s.Node, Process: s.TokenPrefix}, limit)
 	return freed, left, err
 }

@@ -32,9 +32,9 @@ func (e *engine) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: "paint", Each: do, Changes: jobs.CountsOf(users, "RED")}}
 }
 
-// tries lets a worker run the due jobs and checks that they fail exactly if the engine is away. Then it beats, and advances the clock
+// tryJobs lets a worker run the due jobs and checks that they fail exactly if the engine is away. Then it beats, and advances the clock
 // by a job's pause.
-func (n *node) tries(heart *jobs.Heartbeat, away bool) {
+func (n *node) tryJobs(heart *jobs.Heartbeat, away bool) {
 	n.tb.Helper()
 	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
 		n.tb.Fatalf("a worker while the engine is away (%t): %v", away, err)
@@ -53,7 +53,7 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 		n.must(heart.Begin(t.Context()))
 		for round := range 6 {
 			n.enqueue(jobs.Keyed("paint", "1"))
-			n.tries(heart, true)
+			n.tryJobs(heart, true)
 			want := round > 0 // by then the job has waited for as long as a node may be silent
 			if since := n.Behind(1)["RED"]; since.IsZero() == want || want && !since.Equal(start) {
 				t.Errorf("in round %d the count is behind since %v", round, since)
@@ -74,8 +74,8 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 		if n.Behind(1) == nil {
 			t.Error("nothing is behind once the engine answers, although the job is not done")
 		}
-		n.tries(heart, false)
-		if waiting, _ := n.left(); waiting != 0 || n.SomeBehind() {
+		n.tryJobs(heart, false)
+		if waiting, _ := n.queueCounts(); waiting != 0 || n.SomeBehind() {
 			t.Errorf("%d jobs wait; counts are behind: %v", waiting, n.SomeBehind())
 		}
 	})
@@ -85,10 +85,10 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 // become overdue.
 func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &engine{away: true, check: func() {}}
-	n := small(t, nil, e.kinds()...)
+	n := sqliteNode(t, nil, e.kinds()...)
 	heart := n.Heartbeat()
 	n.enqueue(jobs.Keyed("paint", "1"))
-	n.tries(heart, true)
+	n.tryJobs(heart, true)
 	e.away = false
 	n.clock.advance(500 * time.Millisecond)
 	n.beat(heart)
@@ -100,7 +100,7 @@ func TestJobsBehindABacklogAreBehind(t *testing.T) {
 			t.Errorf("the job of user %d waits, and their count is not behind", len(key))
 		}
 	}
-	n.tries(heart, false)
+	n.tryJobs(heart, false)
 	n.enqueue(jobs.Keyed("paint", "1"))
 	n.clock.advance(time.Second)
 	n.beat(heart)
@@ -120,7 +120,7 @@ func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 	}
 	n.enqueue(jobs.Keyed("paint", "1"))
 	for range 2 {
-		other.tries(hearts[1], true)
+		other.tryJobs(hearts[1], true)
 		n.clock.advance(500 * time.Millisecond)
 	}
 	n.must(hearts[0].RunOnce(t.Context()))
@@ -128,7 +128,7 @@ func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 		t.Error("nothing is behind on the node that answers")
 	}
 	e.away = false
-	other.tries(hearts[1], false)
+	other.tryJobs(hearts[1], false)
 	n.must(hearts[0].RunOnce(t.Context()))
 	if n.SomeBehind() {
 		t.Error("counts are behind although the job is done")
@@ -138,7 +138,7 @@ func TestOtherNodesLearnOfAHaltedNode(t *testing.T) {
 // Jobs that collapse are as old as the oldest of them, in the queue too.
 func TestCollapsedJobsKeepTheAgeOfTheOldest(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		n.Register(does("paint", nothing))
+		n.Register(shortKind("paint", nothing))
 		n.enqueue(jobs.Keyed("paint", "1"))
 		n.clock.advance(time.Minute)
 		n.enqueue(jobs.Keyed("paint", "1"))

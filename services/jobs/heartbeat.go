@@ -44,15 +44,15 @@ type Heartbeat struct {
 	// crashed says that an earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
 	crashed bool
 	begun   time.Time // the start of this process
-	left    []Job     // jobs that could not be freed so far
+	unfreed []Job     // jobs that could not be freed so far
 
 	processes map[string]process // of the other nodes, by name
 }
 
 // process is a process of another node.
 type process struct {
-	id       string
-	replaced time.Time // when it replaced a crashed process; zero: it did not
+	id          string
+	restartedAt time.Time // when it replaced a crashed process; zero: it did not
 }
 
 // Heartbeat makes this node's heartbeat.
@@ -87,14 +87,14 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err := h.freeOwn(ctx); err != nil {
 		return err
 	}
-	if err := h.engine.inFlight.addHeld(ctx, h.engine, h.left); err != nil {
+	if err := h.engine.inFlight.addHeld(ctx, h.engine, h.unfreed); err != nil {
 		return err
 	}
 	nodes, err := Beat(ctx, h.engine.db, false)
 	if err != nil {
 		return err
 	}
-	_ = h.replaced(nodes) // records the processes
+	_ = h.restarted(nodes) // records the processes
 	return h.engine.onBeat(ctx, nodes)
 }
 
@@ -105,7 +105,7 @@ func (h *Heartbeat) freeOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.left = left
+	h.unfreed = left
 	if freed > 0 {
 		h.engine.log.Info("the previous process did not stop cleanly: its jobs run again", "jobs", freed)
 		h.engine.Wake()
@@ -156,13 +156,13 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	if err := e.inDoubt.giveBack(ctx, e); err != nil {
 		return err
 	}
-	if h.lingers() || len(h.left) > 0 {
+	if h.lingers() || len(h.unfreed) > 0 {
 		if err := h.freeOwn(ctx); err != nil {
 			return err
 		}
 	}
 	var silent, dead []string
-	replaced := h.replaced(nodes)
+	replaced := h.restarted(nodes)
 	// While jobs are overdue, later ones become overdue too, so look for them until none is left.
 	hanging := h.lingers() || len(replaced) > 0 || halted || len(e.inFlight.jobs) > 0
 	for _, node := range nodes {
@@ -185,9 +185,9 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// replaced lists the nodes whose process has recently replaced one that did not remove its node from the list. The earlier
+// restarted lists the nodes whose process has recently replaced one that did not remove its node from the list. The earlier
 // process crashed, perhaps too recently to count as silent, and PostgreSQL may still run its transactions.
-func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
+func (h *Heartbeat) restarted(nodes []Node) (restarted []Node) {
 	processes := make(map[string]process, len(nodes))
 	for _, node := range nodes {
 		if node.Self || node.Process == "" {
@@ -196,22 +196,22 @@ func (h *Heartbeat) replaced(nodes []Node) (replaced []Node) {
 		now, known := h.processes[node.Name]
 		if now.id != node.Process {
 			if now = (process{id: node.Process}); known {
-				now.replaced = time.Now()
+				now.restartedAt = time.Now()
 			}
 		}
 		processes[node.Name] = now
-		if !now.replaced.IsZero() && time.Since(now.replaced) < lostAfter {
-			replaced = append(replaced, node)
+		if !now.restartedAt.IsZero() && time.Since(now.restartedAt) < lostAfter {
+			restarted = append(restarted, node)
 		}
 	}
 	h.processes = processes
-	return replaced
+	return restarted
 }
 
 // takeOver records the jobs that silent nodes and crashed processes held, and frees the jobs of dead nodes.
 func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replaced []Node) (err error) {
 	e := h.engine
-	held := h.left
+	held := h.unfreed
 	if len(silent) > 0 {
 		theirs, err := HeldBy(ctx, e.db, silent, heldAtOnce)
 		if err != nil {

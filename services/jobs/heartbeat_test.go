@@ -26,10 +26,10 @@ func twoNodes(t *testing.T) (n, other *node) {
 		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
-		does("dry", nothing),
+		shortKind("dry", nothing),
 	}
 	n, other = newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
-	other.startsAgain = func() *node { return newNode(t, url, "gone", nil, kinds...) }
+	other.restart = func() *node { return newNode(t, url, "gone", nil, kinds...) }
 	return n, other
 }
 
@@ -52,7 +52,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
-	n.lives(heart, other)
+	n.beatOther(heart, other)
 	eventually.Holds(t, "the node is silent", func() bool {
 		n.beat(heart)
 		return n.SomeBehind()
@@ -172,7 +172,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			n, other := twoNodes(t)
 			if kind == "of the next version" {
-				other.Register(does(kind, nothing))
+				other.Register(shortKind(kind, nothing))
 			}
 			heart := n.Heartbeat()
 			n.must(heart.Begin(t.Context()))
@@ -202,7 +202,7 @@ func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 	if claimed := n.claim(); len(claimed) > 0 {
 		t.Fatal("a node frees what another one holds")
 	}
-	after := before.startsAgain()
+	after := before.restart()
 	n.must(after.Heartbeat().Begin(t.Context()))
 	if claimed := after.claim(); len(claimed) != 1 {
 		t.Errorf("%d jobs were free after the start, want 1", len(claimed))
@@ -217,7 +217,7 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	before.enqueue(jobs.Keyed("paint", "1"))
 	held := before.claimAfterBeat()
 	before.enqueue(jobs.Keyed("flood", ""))
-	after := before.startsAgain()
+	after := before.restart()
 	after.clock.advance(time.Second)
 	heart := after.Heartbeat()
 	var freed []jobs.Job
@@ -263,7 +263,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n.beat(heart)
 	n.enqueue(jobs.Keyed("flood", ""))
 	n.clock.advance(time.Second)
-	after := before.startsAgain()
+	after := before.restart()
 	again := after.Heartbeat()
 	rolledBack := before.db.Write(t.Context(), func(tx *sql.Tx) error {
 		if _, err := jobs.FinishInTx(t.Context(), tx, held); err != nil {
@@ -301,19 +301,19 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	n.beat(heart)
 	n.must(jobs.Leave(t.Context(), before.db))
 	n.beat(heart)
-	after := before.startsAgain()
+	after := before.restart()
 	after.must(after.Heartbeat().Begin(t.Context()))
 	n.enqueue(jobs.Keyed("flood", ""))
 	if held := after.claim(); len(held) != 1 {
 		t.Fatalf("claimed %v", held)
 	}
-	n.lives(heart, after)
+	n.beatOther(heart, after)
 }
 
 // Jobs whose claim or end got no answer from SQL are released with the next heartbeat.
 func TestJobsInDoubtAreReleased(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := newNode(t, url, "here", nil, does("paint", nothing))
+		n := newNode(t, url, "here", nil, shortKind("paint", nothing))
 		n.enqueue(jobs.Keyed("paint", ""))
 		claimed := n.claim()
 		if again := n.claim(); len(claimed) != 1 || len(again) > 0 {
@@ -362,7 +362,7 @@ func TestOnBeatGetsTheNodes(t *testing.T) {
 // When a node shuts down, it releases at once the jobs that it may hold.
 func TestTheEndGivesBackJobsInDoubt(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		n.Register(does("paint", nothing))
+		n.Register(shortKind("paint", nothing))
 		heart := n.Heartbeat()
 		n.must(heart.Begin(t.Context()))
 		n.enqueue(jobs.Keyed("paint", ""))

@@ -23,7 +23,7 @@ func TestCommandsInOrder(t *testing.T) {
 			failedForNow := slices.Contains([]services.Code{services.Unavailable, services.RateLimited, services.Internal}, code)
 			name := fmt.Sprint("in order ", code)
 			ill := true
-			second := turns(name, name+"2", true)
+			second := switchCommand(name, name+"2", true)
 			apply := second.Apply
 			second.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 				ids, err := apply(ctx, tx)
@@ -33,7 +33,7 @@ func TestCommandsInOrder(t *testing.T) {
 				return ids, err
 			}
 			cmds := func() []*jobs.Command {
-				first, third := newCommand(1, name+" first"), turns(name, name+"3", false)
+				first, third := newCommand(1, name+" first"), switchCommand(name, name+"3", false)
 				first.Key = name + "1"
 				return []*jobs.Command{&first.Command, second, third}
 			}
@@ -46,7 +46,7 @@ func TestCommandsInOrder(t *testing.T) {
 			if failedForNow && errors.Join(errs...) != nil {
 				t.Errorf("%s, again: %v", code, errs)
 			}
-			if n := n.entries(name + " first"); n != 1 {
+			if n := n.countEntries(name + " first"); n != 1 {
 				t.Errorf("%s: the first command was applied %d times", code, n)
 			}
 		}
@@ -59,7 +59,7 @@ func TestNothingIsAppliedAfterAPanic(t *testing.T) {
 		panics, after := newCommand(1, "panics"), newCommand(1, "after")
 		panics.Apply = func(context.Context, *sql.Tx) ([]string, error) { panic("of the test") }
 		errs := n.CommitInOrder(t.Context(), &panics.Command, &after.Command)
-		if services.CodeOf(errs[0]) != services.Internal || !errors.Is(errs[1], jobs.ErrBehind) || n.entries("after") != 0 {
+		if services.CodeOf(errs[0]) != services.Internal || !errors.Is(errs[1], jobs.ErrBehind) || n.countEntries("after") != 0 {
 			t.Errorf("%v", errs)
 		}
 	})
@@ -71,7 +71,7 @@ func TestALongBatchInOrder(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, commands)
 		for i := range cmds {
-			cmds[i] = turns("switch", fmt.Sprint("k", i), i%2 == 0)
+			cmds[i] = switchCommand("switch", fmt.Sprint("k", i), i%2 == 0)
 		}
 		apply := cmds[ill].Apply
 		cmds[ill].Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -83,7 +83,7 @@ func TestALongBatchInOrder(t *testing.T) {
 				t.Errorf("command %d: %v", i, err)
 			}
 		}
-		if n := n.entries("switch"); n != ill {
+		if n := n.countEntries("switch"); n != ill {
 			t.Errorf("%d commands were applied, want %d", n, ill)
 		}
 	})

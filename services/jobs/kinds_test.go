@@ -35,7 +35,7 @@ func TestAnIncompleteKindIsRefused(t *testing.T) {
 		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(nil, "RED")}},
 	} {
 		e := jobs.New(jobs.Config{})
-		e.Register(does("first", nothing))
+		e.Register(shortKind("first", nothing))
 		said := func() (said string) {
 			defer func() {
 				if r := recover(); r != nil {
@@ -61,7 +61,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 		done = append(done, job.Kind)
 		return nil
 	}
-	n := small(t, nil,
+	n := sqliteNode(t, nil,
 		jobs.Kind{Name: "short", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, claimed []jobs.Job) []error {
 			done = append(done, fmt.Sprint("short ", len(claimed)))
 			return make([]error, len(claimed))
@@ -83,7 +83,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 	if want := []string{"short 3", "bulk", "bulk", "urgent"}; !slices.Equal(done, want) {
 		t.Errorf("done were %v, want %v", done, want)
 	}
-	if waiting, _ := n.left(); waiting != 3 {
+	if waiting, _ := n.queueCounts(); waiting != 3 {
 		t.Errorf("%d jobs are left, want a chunk of Bulk and two urgent ones", waiting)
 	}
 }
@@ -92,7 +92,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 // others of its claim.
 func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
-	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
+	n := sqliteNode(t, nil, shortKind("good", nothing), shortKind("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
 	n.enqueue(jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "away"), jobs.Keyed("good", ""))
 	for try := 1; try <= 2*jobs.MaxTries; try++ {
 		_, err := n.Workers(1)[0].RunOnce(t.Context())
@@ -103,7 +103,7 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 		if try >= jobs.MaxTries {
 			want = [2]int{1, 1}
 		}
-		if waiting, dead := n.left(); [2]int{waiting, dead} != want {
+		if waiting, dead := n.queueCounts(); [2]int{waiting, dead} != want {
 			t.Fatalf("after try %d %d jobs wait and %d are dead, want %v", try, waiting, dead, want)
 		}
 		n.clock.advance(24 * time.Hour)
@@ -111,7 +111,7 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome["away"] = nil
 	_, err := n.Workers(1)[0].RunOnce(t.Context())
 	n.must(err)
-	if waiting, dead := n.left(); waiting != 0 || dead != 1 {
+	if waiting, dead := n.queueCounts(); waiting != 0 || dead != 1 {
 		t.Errorf("%d jobs wait and %d are dead when the engine answers again, want 0 and 1", waiting, dead)
 	}
 }
@@ -119,12 +119,12 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 // A job's effect and its end are one transaction: a worker that has lost its lease has no effect.
 func TestALateWorkerHasNoEffect(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		n.Register(does("paint", func(ctx context.Context, job jobs.Job) error {
+		n.Register(shortKind("paint", func(ctx context.Context, job jobs.Job) error {
 			return n.FinishWith(ctx, job, func(tx *sql.Tx) error {
 				_, err := changelog.AppendLog(ctx, tx, "painted", "", nil)
 				return err
 			})
-		}), does("split", func(ctx context.Context, job jobs.Job) error {
+		}), shortKind("split", func(ctx context.Context, job jobs.Job) error {
 			chunks, err := jobs.Chunked("dry", []int{1, 2, 3})
 			if err != nil {
 				return err
@@ -140,8 +140,8 @@ func TestALateWorkerHasNoEffect(t *testing.T) {
 				t.Errorf("%s: the late worker got %v", kind, err)
 			}
 		}
-		waiting, dead := n.left()
-		if painted := n.entries("painted"); painted != 1 || waiting != 3 || dead != 0 {
+		waiting, dead := n.queueCounts()
+		if painted := n.countEntries("painted"); painted != 1 || waiting != 3 || dead != 0 {
 			t.Errorf("painted %d times, %d chunks wait, %d jobs are dead; want 1, 3, 0", painted, waiting, dead)
 		}
 	})

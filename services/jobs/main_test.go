@@ -44,7 +44,7 @@ type node struct {
 	db    *sql.DB
 	clock *manualClock
 
-	startsAgain func() *node // starts another process under the same name; set by twoNodes
+	restart func() *node // starts another process under the same name; set by twoNodes
 }
 
 // start is the time of a new manualClock.
@@ -65,8 +65,8 @@ func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds
 	return n
 }
 
-// small is a node on SQLite.
-func small(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
+// sqliteNode is a node on SQLite.
+func sqliteNode(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	t.Helper()
 	return newNode(t, sqltest.SQLite(t), "", settings, kinds...)
 }
@@ -77,8 +77,8 @@ func each(t *testing.T, test func(t *testing.T, n *node)) {
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
 }
 
-// does returns a kind of short job that only calls a function.
-func does(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
+// shortKind returns a kind of short job that only calls a function.
+func shortKind(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
 	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
 }
 
@@ -98,9 +98,9 @@ func (n *node) beat(heart *jobs.Heartbeat) {
 	eventually.Timely(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
 }
 
-// lives beats for another node, and checks that this node finds no count behind while the other one lives. On a busy machine the
+// beatOther beats for another node, and checks that this node finds no count behind while the other one lives. On a busy machine the
 // other node may seem silent: then both beat again.
-func (n *node) lives(heart *jobs.Heartbeat, other *node) {
+func (n *node) beatOther(heart *jobs.Heartbeat, other *node) {
 	n.tb.Helper()
 	eventually.Holds(n.tb, "no count is behind while the node that holds the jobs lives", func() bool {
 		_, err := jobs.Beat(n.tb.Context(), other.db, false)
@@ -127,16 +127,16 @@ func (n *node) claimOf(kinds ...string) []jobs.Job {
 	return claimed
 }
 
-// left returns how many jobs wait and how many are dead.
-func (n *node) left() (waiting, dead int) {
+// queueCounts returns how many jobs wait and how many are dead.
+func (n *node) queueCounts() (waiting, dead int) {
 	n.tb.Helper()
 	waiting, dead, _, err := jobs.JobCounts(n.tb.Context(), n.db)
 	n.must(err)
 	return waiting, dead
 }
 
-// entries is how many log entries the commands of a name have left.
-func (n *node) entries(name string) int {
+// countEntries is how many log entries the commands of a name have left.
+func (n *node) countEntries(name string) int {
 	n.tb.Helper()
 	list, err := changelog.LogAfter(n.tb.Context(), n.db, name, 0, 100)
 	n.must(err)

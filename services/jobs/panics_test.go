@@ -34,8 +34,8 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// logged returns the settings of a node whose log is kept, and the log.
-func logged() (settings func(*jobs.Config), log *lockedText) {
+// recordLog returns the settings of a node whose log is kept, and the log.
+func recordLog() (settings func(*jobs.Config), log *lockedText) {
 	log = &lockedText{}
 	return func(cfg *jobs.Config) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) }, log
 }
@@ -43,14 +43,14 @@ func logged() (settings func(*jobs.Config), log *lockedText) {
 // A job that panics fails like one that returns an error: it is tried again later, and is dead after the usual number of tries. The
 // other jobs of the claim are done, and the log has the kind and the stack.
 func TestAPanicFailsItsJobAlone(t *testing.T) {
-	settings, log := logged()
+	settings, log := recordLog()
 	tries, painted := 0, 0
-	n := small(t, settings,
-		does("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
-		does("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
+	n := sqliteNode(t, settings,
+		shortKind("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
+		shortKind("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
 	n.enqueue(jobs.Keyed("explode", ""), jobs.Keyed("paint", ""))
 	for try := 1; try <= jobs.MaxTries; try++ {
-		if waiting, dead := n.left(); try > 1 && (waiting != 1 || dead != 0) {
+		if waiting, dead := n.queueCounts(); try > 1 && (waiting != 1 || dead != 0) {
 			t.Fatalf("after %d tries, %d jobs wait and %d are dead", tries, waiting, dead)
 		}
 		claimed, err := n.Workers(1)[0].RunOnce(t.Context())
@@ -63,7 +63,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 		}
 		n.clock.advance(time.Minute)
 	}
-	if waiting, dead := n.left(); waiting != 0 || dead != 1 || painted != 1 {
+	if waiting, dead := n.queueCounts(); waiting != 0 || dead != 1 || painted != 1 {
 		t.Errorf("%d jobs wait, %d are dead, the other ran %d times", waiting, dead, painted)
 	}
 	for _, word := range []string{"kind=explode", "while it works", "TestAPanicFailsItsJobAlone"} {
@@ -75,9 +75,9 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 
 // If jobs that run together panic, each of them then runs alone, and only a job that panics again fails.
 func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
-	settings, log := logged()
+	settings, log := recordLog()
 	var done []string
-	n := small(t, settings, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, settings, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		for _, job := range batch {
 			if job.Key == "bad" {
 				panic("while it works")
@@ -92,7 +92,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 	_, err := n.Workers(1)[0].RunOnce(t.Context())
 	n.must(err)
 	slices.Sort(done)
-	if waiting, dead := n.left(); waiting != 1 || dead != 0 || !slices.Equal(done, []string{"a", "c"}) {
+	if waiting, dead := n.queueCounts(); waiting != 1 || dead != 0 || !slices.Equal(done, []string{"a", "c"}) {
 		t.Errorf("%d jobs wait, %d are dead, %v are done", waiting, dead, done)
 	}
 	if strings.Count(log.String(), "job failed") != 1 || !strings.Contains(log.String(), "key=bad") {
@@ -102,20 +102,20 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 
 // A batch that returns a wrong number of outcomes is a bug of its kind: its jobs fail, and the process goes on.
 func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
-	n := small(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
 	}})
 	n.enqueue(jobs.Keyed("paint", "a"), jobs.Keyed("paint", "b"))
 	_, err := n.Workers(1)[0].RunOnce(t.Context())
 	n.must(err)
-	if waiting, dead := n.left(); waiting != 2 || dead != 0 {
+	if waiting, dead := n.queueCounts(); waiting != 2 || dead != 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 	}
 }
 
 // If the update of the actor's views panics, the command has succeeded and the views are stale.
 func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
-	n := small(t, nil, does("paint", nothing))
+	n := sqliteNode(t, nil, shortKind("paint", nothing))
 	c := &jobs.Command{
 		Actor:       services.UserID(1),
 		Apply:       func(context.Context, *sql.Tx) ([]string, error) { return nil, nil },
@@ -133,8 +133,8 @@ func TestAPanicWhileUsersAreListedConcernsEverybody(t *testing.T) {
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.Keyed("paint", "1"))
-	n.tries(heart, true)
-	n.tries(heart, true)
+	n.tryJobs(heart, true)
+	n.tryJobs(heart, true)
 	if n.Behind(2)["RED"].IsZero() {
 		t.Error("no count of another user is behind")
 	}

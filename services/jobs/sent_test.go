@@ -50,7 +50,7 @@ func TestARequestIsTheSameByItsRefs(t *testing.T) {
 		} {
 			of.first.Key, of.again.Key = fmt.Sprint("k", i), fmt.Sprint("k", i)
 			first := n.commit(of.first)
-			effects := n.entries("make")
+			effects := n.countEntries("make")
 			again := n.commit(of.again)
 			if of.says == done && again != nil || of.says != done && (again == nil || !strings.Contains(again.Error(), of.says)) {
 				t.Errorf("%d: %v, and first %v", i, again, first)
@@ -58,7 +58,7 @@ func TestARequestIsTheSameByItsRefs(t *testing.T) {
 			if of.says != another && of.again.Subject != of.subject {
 				t.Errorf("%d: the subject is %q", i, of.again.Subject)
 			}
-			if left := n.entries("make"); left != effects {
+			if left := n.countEntries("make"); left != effects {
 				t.Errorf("%d: it has %d effects more", i, left-effects)
 			}
 		}
@@ -75,7 +75,7 @@ func TestARequestIsTheSameByItsRefs(t *testing.T) {
 
 // A refusal that its key does not remember leaves the key free, also if the request had no command of its own.
 func TestARefusalWithoutACommand(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	for _, code := range services.Codes {
 		refusal := services.Errorf(code, "of the test")
 		refused := &command{Command: *jobs.Refused(1, fmt.Errorf("while looking: %w", refusal))}

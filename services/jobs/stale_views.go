@@ -20,12 +20,12 @@ const readersShare = 6
 // update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
 // commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
 type staleViews struct {
-	users  atomic.Int64 // number of users with an owed update: readers check this first
-	unlike atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
+	userCount atomic.Int64 // number of users with an owed update: readers check this first
+	unkeyed   atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
-	mu    sync.Mutex
-	of    map[services.UserID]*owed
-	count int // of all updates
+	mu     sync.Mutex
+	byUser map[services.UserID]*owed
+	count  int // of all updates
 }
 
 // owed are the updates that one actor's views lack.
@@ -47,16 +47,16 @@ func (s *staleViews) note(cmd *Command) {
 	if kind == "" {
 		hash, err := inputHash(cmd.Name, cmd.Input)
 		if err != nil { // without an input no other update equals it
-			hash = fmt.Append(nil, s.unlike.Add(1))
+			hash = fmt.Append(nil, s.unkeyed.Add(1))
 		}
 		kind = cmd.Name + "\x00" + string(hash)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = map[services.UserID]*owed{}
+	if s.byUser == nil {
+		s.byUser = map[services.UserID]*owed{}
 	}
-	actor := s.of[cmd.Actor]
+	actor := s.byUser[cmd.Actor]
 	if actor == nil {
 		actor = &owed{updates: map[string]*update{}}
 	}
@@ -71,16 +71,16 @@ func (s *staleViews) note(cmd *Command) {
 		}
 		s.count++
 	}
-	actor.updates[kind] = &update{cmd.update(), cmd.applied}
-	s.of[cmd.Actor] = actor
-	s.users.Store(int64(len(s.of)))
+	actor.updates[kind] = &update{cmd.viewUpdate(), cmd.applied}
+	s.byUser[cmd.Actor] = actor
+	s.userCount.Store(int64(len(s.byUser)))
 }
 
 // take begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
 func (s *staleViews) take(actor services.UserID) (updates map[string]*update, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	its := s.of[actor]
+	its := s.byUser[actor]
 	if its == nil || its.trying {
 		return nil, its != nil
 	}
@@ -97,7 +97,7 @@ func (s *staleViews) take(actor services.UserID) (updates map[string]*update, st
 func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	its := s.of[actor]
+	its := s.byUser[actor]
 	// If a newer failure has replaced an update meanwhile, the newer update is still owed.
 	its.trying = false
 	for kind, one := range done {
@@ -107,9 +107,9 @@ func (s *staleViews) settle(actor services.UserID, done map[string]*update) (sta
 		}
 	}
 	if len(its.updates) == 0 {
-		delete(s.of, actor)
+		delete(s.byUser, actor)
 	}
-	s.users.Store(int64(len(s.of)))
+	s.userCount.Store(int64(len(s.byUser)))
 	return len(its.updates) > 0
 }
 
@@ -117,8 +117,8 @@ func (s *staleViews) settle(actor services.UserID, done map[string]*update) (sta
 func (s *staleViews) actors() []services.UserID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	actors := make([]services.UserID, 0, len(s.of))
-	for actor := range s.of {
+	actors := make([]services.UserID, 0, len(s.byUser))
+	for actor := range s.byUser {
 		actors = append(actors, actor)
 	}
 	return actors
@@ -128,7 +128,7 @@ func (s *staleViews) actors() []services.UserID {
 // short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's views are
 // stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
-	if e.stale.users.Load() == 0 {
+	if e.stale.userCount.Load() == 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
@@ -138,17 +138,17 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 
 // OwesUpdate is ViewsStale without a try.
 func (e *Engine) OwesUpdate(user services.UserID) bool {
-	if e.stale.users.Load() == 0 {
+	if e.stale.userCount.Load() == 0 {
 		return false
 	}
 	e.stale.mu.Lock()
 	defer e.stale.mu.Unlock()
-	return e.stale.of[user] != nil
+	return e.stale.byUser[user] != nil
 }
 
 // StaleAmong is ViewsStale for several users, whose tries share its time; nil when no user's views are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
-	if e.stale.users.Load() == 0 {
+	if e.stale.userCount.Load() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
@@ -174,7 +174,7 @@ func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 			}
 		}
 	}
-	return int(e.stale.users.Load())
+	return int(e.stale.userCount.Load())
 }
 
 // updateStaleOf tries one user's updates for as long as a command would.

@@ -17,12 +17,12 @@ var errMissed = errors.New("missed")
 // When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
 // Other users' views are not stale.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	ctx := t.Context()
 	failure := errMissed
 	o := newCommand(1, "mark")
 	o.AfterCommit = func(context.Context) error {
-		o.owned++
+		o.updated++
 		return failure
 	}
 	n.must(n.commit(o))
@@ -34,19 +34,19 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	if among := n.StaleAmong(ctx, []services.UserID{1, 2}); !among[1] || among[2] {
 		t.Errorf("stale are %v", among)
 	}
-	if left := n.UpdateStaleViews(ctx); left != 1 || o.owned != 5 {
-		t.Errorf("%d left after %d tries", left, o.owned)
+	if left := n.UpdateStaleViews(ctx); left != 1 || o.updated != 5 {
+		t.Errorf("%d left after %d tries", left, o.updated)
 	}
 	failure = nil
-	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.owned != 6 {
-		t.Errorf("stale after an update that succeeded, %d tries", o.owned)
+	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.updated != 6 {
+		t.Errorf("stale after an update that succeeded, %d tries", o.updated)
 	}
 }
 
 // While one reader makes up an owed update, other readers do not wait and see the views as stale. If a newer command's update fails
 // meanwhile, that one stays owed.
 func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	ctx := t.Context()
 	mark := func(own func(context.Context) error) {
 		o := newCommand(1, "mark")
@@ -76,8 +76,8 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 
 // An update that panics is not owed any longer: its job does the same work. The actor's other updates are made in the same try.
 func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
-	settings, log := logged()
-	n := small(t, settings)
+	settings, log := recordLog()
+	n := sqliteNode(t, settings)
 	faulty, away, made, calls := "3", true, 0, 0
 	for i := range 6 {
 		o := newCommand(1, fmt.Sprint(i))
@@ -107,7 +107,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 
 // If one update panics and another fails in the same try, the one that failed is still owed.
 func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	panics, failure, made := false, errMissed, 0
 	for _, name := range []string{"faulty", "late"} {
 		o := newCommand(1, name)
@@ -134,7 +134,7 @@ func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 
 // Of many owed updates of one actor, each kind runs once.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	failure := errMissed
 	made := map[string]int{}
 	for i := range 6 {
@@ -156,7 +156,7 @@ func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 
 // A reader waits a shorter time for an owed update than the command did, because the reader can use the facts.
 func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
-	n := small(t, nil)
+	n := sqliteNode(t, nil)
 	var has time.Duration // the time of the last try
 	o := newCommand(1, "mark")
 	o.AfterCommit = func(ctx context.Context) error {

@@ -40,9 +40,9 @@ func (t *Throttle[K]) Due(key K, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Turn makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without the wake-up the last of many
+// Delay makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without the wake-up the last of many
 // jobs would wait until the workers next look at the queue.
-func (t *Throttle[K]) Turn(key K, now time.Time, job NewJob, wake func()) NewJob {
+func (t *Throttle[K]) Delay(key K, now time.Time, job NewJob, wake func()) NewJob {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, known := t.next[key]

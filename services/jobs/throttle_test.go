@@ -35,13 +35,13 @@ func TestAThrottleWakesTheWorkersOnce(t *testing.T) {
 		woken := make(chan time.Time, 3)
 		wake := func() { woken <- time.Now() }
 		job := jobs.Keyed("kind", "a")
-		if got := throttle.Turn("a", time.Now(), job, wake); !got.NotBefore.IsZero() {
+		if got := throttle.Delay("a", time.Now(), job, wake); !got.NotBefore.IsZero() {
 			t.Errorf("the first job waits until %s", got.NotBefore)
 		}
 		due := time.Now().Add(time.Second)
 		throttle.Begin("a", time.Now(), time.Second)
 		for range 2 {
-			if got := throttle.Turn("a", time.Now(), job, wake); !got.NotBefore.Equal(due) || got.Key != "a" {
+			if got := throttle.Delay("a", time.Now(), job, wake); !got.NotBefore.Equal(due) || got.Key != "a" {
 				t.Errorf("a job within the gap is %+v, due at %s", got, due)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // blocking returns a kind whose jobs report on begun when they begin, and end when leave has a value.
 func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	begun, leave = make(chan struct{}), make(chan struct{})
-	return does(name, func(context.Context, jobs.Job) error {
+	return shortKind(name, func(context.Context, jobs.Job) error {
 		close(begun)
 		<-leave
 		return nil
@@ -26,7 +26,7 @@ func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	const lease = 20 * time.Millisecond
 	kind, begun, leave := blocking("paint")
-	n := small(t, func(cfg *jobs.Config) { cfg.Lease = lease }, kind)
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Lease = lease }, kind)
 	n.enqueue(jobs.Keyed("paint", ""))
 	done := make(chan error, 1)
 	go func() {
@@ -46,14 +46,14 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	}
 	close(leave)
 	n.must(<-done)
-	if waiting, _ := n.left(); waiting != 0 {
+	if waiting, _ := n.queueCounts(); waiting != 0 {
 		t.Errorf("%d jobs are left", waiting)
 	}
 }
 
 // Run runs due jobs, sleeps in between, is woken by Wake, and ends with its context.
 func TestWakeAndStop(t *testing.T) {
-	n := small(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, does("paint", nothing))
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, shortKind("paint", nothing))
 	ctx, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
 	for _, worker := range n.Workers(1) {
@@ -63,7 +63,7 @@ func TestWakeAndStop(t *testing.T) {
 		n.enqueue(jobs.Keyed("paint", ""), jobs.Keyed("paint", ""))
 		n.Wake()
 		eventually.Holds(t, "the jobs are done", func() bool {
-			waiting, _ := n.left()
+			waiting, _ := n.queueCounts()
 			return waiting == 0
 		})
 	}
@@ -76,7 +76,7 @@ func TestWakeAndStop(t *testing.T) {
 // A worker that is stopped finishes its present job.
 func TestRunFinishesItsPresentJob(t *testing.T) {
 	kind, begun, leave := blocking("paint")
-	n := small(t, nil, kind)
+	n := sqliteNode(t, nil, kind)
 	n.enqueue(jobs.Keyed("paint", ""))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -87,7 +87,7 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	if waiting, _ := n.left(); waiting != 0 {
+	if waiting, _ := n.queueCounts(); waiting != 0 {
 		t.Errorf("%d jobs are left: what was held is given up", waiting)
 	}
 }
@@ -96,13 +96,13 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 func TestAClaimOutlivesTheStop(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		done := 0
-		n.Register(does("paint", func(context.Context, jobs.Job) error { done++; return nil }))
+		n.Register(shortKind("paint", func(context.Context, jobs.Job) error { done++; return nil }))
 		n.enqueue(jobs.Keyed("paint", ""))
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		claimed, err := n.Workers(1)[0].RunOnce(stopped)
 		n.must(err)
-		if waiting, _ := n.left(); claimed != 1 || done != 1 || waiting != 0 {
+		if waiting, _ := n.queueCounts(); claimed != 1 || done != 1 || waiting != 0 {
 			t.Errorf("%d jobs claimed, %d done, %d wait", claimed, done, waiting)
 		}
 	})
@@ -110,14 +110,14 @@ func TestAClaimOutlivesTheStop(t *testing.T) {
 
 // A worker that is stopped between two claims takes no more jobs.
 func TestAStoppedWorkerClaimsNothing(t *testing.T) {
-	n := small(t, nil, does("paint", nothing))
+	n := sqliteNode(t, nil, shortKind("paint", nothing))
 	n.enqueue(jobs.Keyed("paint", ""))
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if err := n.Workers(1)[0].Run(stopped); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	if waiting, _ := n.left(); waiting != 1 {
+	if waiting, _ := n.queueCounts(); waiting != 1 {
 		t.Errorf("%d jobs wait", waiting)
 	}
 }

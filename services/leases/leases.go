@@ -158,7 +158,7 @@ func (p *Pool) end(name string) {
 
 // work works on a row until ctx ends or another node holds the row.
 func (p *Pool) work(ctx context.Context, name string) {
-	w := p.cfg.Work(p.Row(name))
+	w := p.cfg.Work(p.Lease(name))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -197,8 +197,8 @@ type Lease struct {
 	until   time.Time
 }
 
-// Row returns the lease of a row, which is not held yet.
-func (p *Pool) Row(name string) *Lease { return &Lease{p: p, Name: name} }
+// Lease returns the lease of a row, which is not held yet.
+func (p *Pool) Lease(name string) *Lease { return &Lease{p: p, Name: name} }
 
 // Token returns the token of the row while this node holds it.
 func (l *Lease) Token() string { return l.p.token }

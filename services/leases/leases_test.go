@@ -31,18 +31,18 @@ type studio struct {
 	url string
 	db  *sql.DB
 
-	mu     sync.Mutex
-	at     map[string][]string // painting: the nodes that work on it now
-	worked map[string]int      // node and painting: steps
-	fails  error               // the error of each step
-	panics string              // the painting whose steps panic
+	mu      sync.Mutex
+	nodesAt map[string][]string // painting: the nodes that work on it now
+	worked  map[string]int      // node and painting: steps
+	fails   error               // the error of each step
+	panics  string              // the painting whose steps panic
 }
 
 // eachDatabase runs a test on both databases, with some paintings.
 func eachDatabase(t *testing.T, paintings []string, test func(s *studio)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		s := &studio{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), at: map[string][]string{}, worked: map[string]int{}}
+		s := &studio{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), nodesAt: map[string][]string{}, worked: map[string]int{}}
 		s.run(`CREATE TABLE paintings (name TEXT PRIMARY KEY, token TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '', until_us BIGINT NOT NULL DEFAULT 0)`)
 		for _, name := range paintings {
 			s.run(fmt.Sprintf(`INSERT INTO paintings (name) VALUES ('%s')`, name))
@@ -98,11 +98,11 @@ func (p *painter) Step(ctx context.Context) (time.Duration, error) {
 	s, name := p.s, p.lease.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.at[name], p.node) {
-		s.at[name] = append(s.at[name], p.node)
+	if !slices.Contains(s.nodesAt[name], p.node) {
+		s.nodesAt[name] = append(s.nodesAt[name], p.node)
 	}
-	if len(s.at[name]) > 1 {
-		s.t.Errorf("%s is held by %v", name, s.at[name])
+	if len(s.nodesAt[name]) > 1 {
+		s.t.Errorf("%s is held by %v", name, s.nodesAt[name])
 	}
 	s.worked[p.node+name]++
 	if name == s.panics {
@@ -113,7 +113,7 @@ func (p *painter) Step(ctx context.Context) (time.Duration, error) {
 
 func (p *painter) Resign(ctx context.Context) {
 	p.s.mu.Lock()
-	p.s.at[p.lease.Name] = slices.DeleteFunc(p.s.at[p.lease.Name], func(node string) bool { return node == p.node })
+	p.s.nodesAt[p.lease.Name] = slices.DeleteFunc(p.s.nodesAt[p.lease.Name], func(node string) bool { return node == p.node })
 	p.s.mu.Unlock()
 	p.lease.Resign(ctx)
 }
@@ -157,7 +157,7 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	eachDatabase(t, []string{"a"}, func(s *studio) {
-		crashed, other := s.pool("crashed", lease).Row("a"), s.pool("other", time.Hour).Row("a")
+		crashed, other := s.pool("crashed", lease).Lease("a"), s.pool("other", time.Hour).Lease("a")
 		s.must(crashed.Hold(t.Context()))
 		if left := time.Until(crashed.Until()); left > lease {
 			t.Errorf("the lease of %s ends in %s", lease, left)
@@ -189,14 +189,14 @@ func TestALeaseEndsByItself(t *testing.T) {
 // The node that has a lease renews it while the work continues.
 func TestALeaseIsRenewed(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *studio) {
-		lease := s.pool("node", 200*time.Millisecond).Row("a")
+		lease := s.pool("node", 200*time.Millisecond).Lease("a")
 		s.must(lease.Hold(t.Context()))
 		first := lease.Until()
 		eventually.Holds(t, "the lease ends later", func() bool {
 			s.must(lease.Hold(t.Context()))
 			return lease.Until().After(first)
 		})
-		if lease.Token() == "" || lease.Token() == s.pool("node", time.Second).Row("a").Token() {
+		if lease.Token() == "" || lease.Token() == s.pool("node", time.Second).Lease("a").Token() {
 			t.Error("two processes share a token")
 		}
 	})
@@ -232,10 +232,10 @@ func TestRowsThatAreNotWorkedOn(t *testing.T) {
 		if free := s.free(off); len(free) > 0 {
 			t.Errorf("%v are free for a node that does not work", free)
 		}
-		if err := off.Row("a").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+		if err := off.Lease("a").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
 			t.Errorf("a node that does not work holds a row: %v", err)
 		}
-		if err := s.pool("node", time.Hour).Row("gone").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+		if err := s.pool("node", time.Hour).Lease("gone").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
 			t.Errorf("a row that is gone is held: %v", err)
 		}
 	})

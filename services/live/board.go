@@ -54,8 +54,8 @@ type pageStart struct {
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// place finds where the page starts: it parses the arguments of the request, and reads no data.
-func (a Ask) place(viewer services.UserID) (p pageStart, err error) {
+// parse finds where the page starts: it parses the arguments of the request, and reads no data.
+func (a Ask) parse(viewer services.UserID) (p pageStart, err error) {
 	p.field = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):
@@ -82,7 +82,7 @@ func (a Ask) place(viewer services.UserID) (p pageStart, err error) {
 func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
 	// The order of the steps matters: the cache reaches the session's version first, since everything below is read as of
 	// that version.
-	start, err := ask.place(viewer)
+	start, err := ask.parse(viewer)
 	if err != nil {
 		return Board{}, err
 	}
@@ -92,7 +92,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	}
 	var shown Show
 	if start.last != 0 {
-		if shown, err = s.shown(ctx, start.session, start.last); err != nil {
+		if shown, err = s.frozenShow(ctx, start.session, start.last); err != nil {
 			return Board{}, err
 		}
 		start.after = shown.Place()
@@ -204,7 +204,7 @@ func (s *Service) refreshShows(ctx context.Context, items []Item) error {
 // in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
 // the cache while a session that has them lives.
 func (s *Service) presentCached(items []Item) (missing []services.PostID) {
-	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
+	s.Memory.ReadPresent(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == ShowReplay {
 				continue
@@ -234,12 +234,12 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 		return p.page(first), false, nil
 	}
 	// Board has not read the list of replays so far, because active shows fill most pages.
-	if reader.unlisted {
+	if reader.replaysSkipped {
 		if reader, err = s.readerData(ctx, session, after, s.replaysFor(session, first)); err != nil {
 			return cut{}, false, err
 		}
 	}
-	listed, building, err := s.listed(ctx, session, reader, after, s.replaysFor(session, first))
+	listed, building, err := s.viewerReplays(ctx, session, reader, after, s.replaysFor(session, first))
 	if err != nil {
 		return cut{}, false, err
 	}
@@ -250,7 +250,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 		if reader, err = s.readerData(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
-		if listed, building, err = s.listed(ctx, session, reader, after, allReplays); err != nil {
+		if listed, building, err = s.viewerReplays(ctx, session, reader, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
 		if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {

@@ -34,7 +34,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 	}
 	for i, one := range asked {
 		session := Session{Viewer: one.Viewer, Device: deviceHash(one.Device)}
-		if owed[i] || session.shared(s.sessions) || !states[i].Ready || s.projector.AwaySince(states[i].Day) {
+		if owed[i] || session.shared(s.sessions) || !states[i].Ready || s.projector.AwayIfSeenOn(states[i].Day) {
 			continue
 		}
 		if board, ready := s.firstPage(session, states[i].Hosts, one.First); ready {

@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// ready is a viewer's first page by ReadFirst; nil if it is not ready. hall.page compares it with Board's.
-func (h hall) ready(viewer services.UserID, ask Ask) (page *Board) {
+// readFirst is a viewer's first page by ReadFirst; nil if it is not ready. hall.page compares it with Board's.
+func (h hall) readFirst(viewer services.UserID, ask Ask) (page *Board) {
 	h.TB.Helper()
 	err := h.boards.ReadFirst(h.TB.Context(), []FirstPage{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
 	if err != nil && (!services.IsUnavailable(err) || page != nil) {
@@ -25,8 +25,8 @@ func (h hall) ready(viewer services.UserID, ask Ask) (page *Board) {
 	return page
 }
 
-// filled returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
-func (h hall) filled() services.UserID {
+// fullBoardViewer returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
+func (h hall) fullBoardViewer() services.UserID {
 	h.TB.Helper()
 	users := h.Users(2)
 	h.Follow(users[1], users[0])
@@ -47,7 +47,7 @@ func (h hall) filled() services.UserID {
 func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	h := newHall(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
-	viewer := h.filled()
+	viewer := h.fullBoardViewer()
 	alone, stranger := h.Users(1)[0], h.Strangers(1)[0]
 	h.page(alone, Ask{First: 5}) // follows nobody
 	before := statements.Load()
@@ -67,39 +67,39 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	h.Must(h.boards.ReadFirst(ctx, nil, func(int, Board) { t.Error("a page of nobody") }))
 }
 
-// unready checks that a viewer's first page is not ready, and becomes ready by a call of Board.
-func (h hall) unready(what string, viewer services.UserID) {
+// wantUnready checks that a viewer's first page is not ready, and becomes ready by a call of Board.
+func (h hall) wantUnready(what string, viewer services.UserID) {
 	h.TB.Helper()
 	for range 2 { // the second time too: ReadFirst does not make the page ready
-		if page := h.ready(viewer, Ask{First: 5}); page != nil {
+		if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
 			h.TB.Errorf("%s: %v is ready", what, shown(*page))
 		}
 	}
-	if h.page(viewer, Ask{First: 5}); h.ready(viewer, Ask{First: 5}) == nil {
+	if h.page(viewer, Ask{First: 5}); h.readFirst(viewer, Ask{First: 5}) == nil {
 		h.TB.Errorf("%s: nothing is ready after a read", what)
 	}
 }
 
 func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
-	viewer := h.filled()
+	viewer := h.fullBoardViewer()
 	h.Memory.People.Clear()
-	h.unready("a host whom this node has not read", viewer)
+	h.wantUnready("a host whom this node has not read", viewer)
 	h.Must(h.Redis.Reset(t.Context(), viewer))
-	h.unready("a document that is lost", viewer)
+	h.wantUnready("a document that is lost", viewer)
 
 	missed := errors.New("missed")
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
 	h.Must(h.Fanout.Commit(t.Context(), &jobs.Command{Actor: viewer, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }})[0])
-	if page := h.ready(viewer, Ask{First: 5}); page != nil {
+	if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
 		t.Errorf("a board that lacks an update: %v is ready", shown(*page))
 	}
 	missed = nil
-	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.ready(viewer, Ask{First: 5}) == nil {
+	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readFirst(viewer, Ask{First: 5}) == nil {
 		t.Errorf("after the update nothing is ready, %d users are owed one", left)
 	}
 	h.Clock.Advance(h.Projector.Lifetime())
-	if page := h.ready(viewer, Ask{First: 5}); page != nil {
+	if page := h.readFirst(viewer, Ask{First: 5}); page != nil {
 		t.Errorf("a viewer who comes back after a long time: %v is ready", shown(*page))
 	}
 	h.Server.Kill()
@@ -116,9 +116,9 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 	} {
 		t.Run(string(scope), func(t *testing.T) {
 			h := newHall(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.Sessions = scope })
-			viewer := h.filled()
+			viewer := h.fullBoardViewer()
 			for device, want := range ready {
-				if got := h.ready(viewer, Ask{First: 5, Device: device}); (got != nil) != want {
+				if got := h.readFirst(viewer, Ask{First: 5, Device: device}); (got != nil) != want {
 					t.Errorf("of the device %q: %+v is ready", device, got)
 				}
 			}
@@ -129,15 +129,15 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 // A node that has not loaded its shows serves no boards.
 func TestNoFirstPageBeforeShowsAreLoaded(t *testing.T) {
 	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
-	viewer := h.filled()
+	viewer := h.fullBoardViewer()
 	other := newHall(h.AnotherNode(), nil)
 	if other.boards.Memory.Loaded() {
 		t.Fatal("the other node has loaded its shows")
 	}
 	alone := h.Users(1)[0]
 	h.page(alone, Ask{First: 5})
-	if page := other.ready(alone, Ask{First: 5}); page != nil {
+	if page := other.readFirst(alone, Ask{First: 5}); page != nil {
 		t.Errorf("the board of who follows nobody is ready: %+v", page)
 	}
-	other.unready("a node that has loaded nothing", viewer)
+	other.wantUnready("a node that has loaded nothing", viewer)
 }

@@ -30,7 +30,7 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 		first := h.page(viewer, Ask{First: 1})
 		h.later()
 		for _, byCursor := range []bool{true, false} {
-			if got := shown(h.page(viewer, goOn(first, byCursor))); !slices.Equal(got, shows[1:]) {
+			if got := shown(h.page(viewer, nextAsk(first, byCursor))); !slices.Equal(got, shows[1:]) {
 				t.Errorf("the second page has %v, want %v", got, shows[1:])
 			}
 		}
@@ -77,7 +77,7 @@ func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T)
 		h.later()
 		w.Quiet(w.Fanout)
 		for _, byCursor := range []bool{true, false} {
-			if got := shown(h.page(viewer, goOn(first, byCursor))); !slices.Equal(got, shows[1:]) {
+			if got := shown(h.page(viewer, nextAsk(first, byCursor))); !slices.Equal(got, shows[1:]) {
 				t.Errorf("the second page has %v, want %v", got, shows[1:])
 			}
 		}
@@ -105,7 +105,7 @@ func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 	})
 	h.later()
 	first := h.page(viewer, Ask{First: 1})
-	if got := shown(h.page(viewer, goOn(first, true))); !slices.Equal(got, shows[1:]) {
+	if got := shown(h.page(viewer, nextAsk(first, true))); !slices.Equal(got, shows[1:]) {
 		t.Errorf("the second page has %v, want %v", got, shows[1:])
 	}
 }

@@ -30,10 +30,10 @@ func (h hall) page(viewer services.UserID, ask Ask) Board {
 		h.Must(err)
 		return board
 	}
-	earlier := h.ready(viewer, ask)
+	earlier := h.readFirst(viewer, ask)
 	board, err := h.boards.Board(h.TB.Context(), viewer, ask)
 	h.Must(err)
-	for when, ready := range map[string]*Board{"before": earlier, "after": h.ready(viewer, ask)} {
+	for when, ready := range map[string]*Board{"before": earlier, "after": h.readFirst(viewer, ask)} {
 		if ready == nil || when == "after" && board.Building { // the list of replays may be built by then
 			continue
 		}
@@ -64,8 +64,8 @@ func shown(board Board) (list []services.PostID) {
 	return list
 }
 
-// goOn is the request for the next page.
-func goOn(board Board, byCursor bool) Ask {
+// nextAsk is the request for the next page.
+func nextAsk(board Board, byCursor bool) Ask {
 	if len(board.Items) == 0 {
 		session := board.Session.String()
 		return Ask{Session: &session}
@@ -96,7 +96,7 @@ func (h hall) walk(viewer services.UserID, board Board, first int) (list []servi
 		if len(board.Items) == 0 {
 			h.TB.Fatalf("an empty page is followed, after %v", list)
 		}
-		ask := goOn(board, turn%2 == 0)
+		ask := nextAsk(board, turn%2 == 0)
 		ask.First = first
 		session := board.Session
 		if board = h.page(viewer, ask); board.Session != session || board.Replaced {
@@ -112,7 +112,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	viewer, host := w.Users(1)[0], w.Users(1)[0]
 	w.Follow(host, viewer)
 	for range 6 {
-		replayed(w, host)
+		newReplay(w, host)
 		h.later()
 	}
 	live, planned := plan(w, host, time.Hour), plan(w, host, 2*time.Hour)
@@ -168,7 +168,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			users := w.Users(3)
 			viewer, other, host := users[0], users[1], users[2]
 			w.Follow(host, viewer, other)
-			replay := replayed(w, host)
+			replay := newReplay(w, host)
 			h.later()
 			hold.Store(true)
 			made := make(chan error, 1)
@@ -212,10 +212,10 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		}
 		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes
 		// now must not have that replay; later boards do.
-		replayed(w, host)
+		newReplay(w, host)
 		h.later()
 		h.page(viewer, Ask{}) // makes the list
-		replayed(w, host)
+		newReplay(w, host)
 		h.later()
 		lags := behind.page(viewer, Ask{})
 		if got := shown(lags); !slices.Equal(got, shown(h.page(viewer, Ask{Session: text(lags.Session)}))) {
@@ -223,7 +223,7 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		}
 		starts := newHall(w.AnotherNode(), nil)
 		for _, node := range []hall{behind, starts} {
-			next := node.page(viewer, goOn(first, true))
+			next := node.page(viewer, nextAsk(first, true))
 			if got := shown(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
 				t.Errorf("the second page is %v", next.Items)
 			}
@@ -286,14 +286,14 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 		w.Unfollow(hosts[1], viewer)
 		h.later()
 		for _, byCursor := range []bool{true, false} {
-			next := h.page(viewer, goOn(page, byCursor))
+			next := h.page(viewer, nextAsk(page, byCursor))
 			if got := shown(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.Replaced {
 				t.Errorf("after an unfollow: %v of %v", got, shows)
 			}
 		}
 		w.Follow(hosts[1], viewer)
 		h.later()
-		if got := shown(h.page(viewer, goOn(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
+		if got := shown(h.page(viewer, nextAsk(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
 			t.Errorf("a host who is followed again waits for the next session: %v of %v", got, shows)
 		}
 		if got := shown(h.page(viewer, Ask{})); len(got) != 6 {
@@ -311,14 +311,14 @@ func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 		w.Follow(host, viewer)
 		var old []services.PostID
 		for range 4 {
-			old = append([]services.PostID{replayed(w, host)}, old...)
+			old = append([]services.PostID{newReplay(w, host)}, old...)
 			h.later()
 		}
 		behind := newHall(w.AnotherNode(), nil)
 		behind.page(viewer, Ask{})
 		for range 8 {
-			replayed(w, other)
-			replayed(w, host)
+			newReplay(w, other)
+			newReplay(w, host)
 			h.later()
 		}
 		lags := behind.page(viewer, Ask{First: 1})

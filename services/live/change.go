@@ -32,9 +32,9 @@ func difference(moves []Move) (d Difference) {
 		case is == ShowReplay && was != ShowReplay:
 			d.Ended = append(d.Ended, move.Is)
 		case is == ShowUpcoming && was == "":
-			d.Scheduled = append(d.Scheduled, planned(move.Is))
+			d.Scheduled = append(d.Scheduled, asUpcoming(move.Is))
 		case is == ShowUpcoming && was == ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
-			d.Rescheduled = append(d.Rescheduled, planned(move.Is))
+			d.Rescheduled = append(d.Rescheduled, asUpcoming(move.Is))
 		// A show that was scheduled and cancelled since the session began was on no page of it, and is left out.
 		case is == ShowCancelled && was == ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Is)
@@ -49,8 +49,8 @@ func difference(moves []Move) (d Difference) {
 	return d
 }
 
-// planned is an upcoming show as boards show it: an end that was reported before the start is left out.
-func planned(show Show) Show {
+// asUpcoming is an upcoming show as boards show it: an end that was reported before the start is left out.
+func asUpcoming(show Show) Show {
 	show.EndedAt = time.Time{}
 	return show
 }

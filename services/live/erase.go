@@ -13,13 +13,13 @@ var (
 	showsToErase = sql.NewStatement("shows to erase", `SELECT id FROM shows WHERE host = $1 AND id > $2 ORDER BY id LIMIT $3`)
 
 	// A subselect with a limit bounds the transaction: PostgreSQL has no DELETE with LIMIT.
-	remindersToErase = sql.NewStatement("reminders of erased shows", `DELETE FROM reminders
+	deleteShowReminders = sql.NewStatement("reminders of erased shows", `DELETE FROM reminders
 		WHERE (show, user_number) IN (SELECT show, user_number FROM reminders WHERE {in show $1 BIGINT} LIMIT $2)`)
 
-	historyToErase = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
+	deleteShowHistory = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
 
 	// The conditions on host and status are a safeguard: an earlier pass has cancelled all of these shows.
-	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
+	deleteShows = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
 // Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes last: without
@@ -40,7 +40,7 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	if err != nil || len(shows) == 0 {
 		return erase.Done{}, err
 	}
-	n, err := tx.Run(ctx, remindersToErase, shows, erase.Batch)
+	n, err := tx.Run(ctx, deleteShowReminders, shows, erase.Batch)
 	done := erase.Done{After: shows[len(shows)-1], More: len(shows) == erase.Batch}
 	// This page of shows has more reminders than one step deletes: the next step begins with the same shows.
 	if n == erase.Batch {
@@ -93,9 +93,9 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // a blank entry makes a node that reads it later reload all shows
 		return nil, err
 	}
-	if _, err := tx.Run(ctx, historyToErase, found); err != nil {
+	if _, err := tx.Run(ctx, deleteShowHistory, found); err != nil {
 		return nil, err
 	}
-	_, err := tx.Run(ctx, eraseShow, found, at.User)
+	_, err := tx.Run(ctx, deleteShows, found, at.User)
 	return nil, err
 }

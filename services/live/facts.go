@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// showColumnsOf are the columns that scanShow reads, in its order, with FROM, for statements that have other columns before them.
+	// showColumnList are the columns that scanShow reads, in its order, with FROM, for statements that have other columns before them.
 	// showColumns has SELECT before them, for the other statements.
-	showColumnsOf = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
+	showColumnList = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
-	showColumns = `SELECT ` + showColumnsOf
+	selectShow = `SELECT ` + showColumnList
 
 	// everOnBoards selects shows that are or were on boards. A show gets a version only when all followers' documents list its host.
 	everOnBoards = `s.ver > 0`
@@ -42,11 +42,11 @@ var (
 
 	// Callers lock the log of shows first. So this lock waits only for commands on reminders, which lock only the row
 	// (showForShare).
-	showForUpdate = sql.NewStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
+	showForUpdate = sql.NewStatement("lock a show to change it", selectShow+`shows s WHERE s.id = $1 {for update}`)
 
-	showForShare = sql.NewStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
+	showForShare = sql.NewStatement("lock a show", selectShow+`shows s WHERE s.id = $1 {for share}`)
 
-	showsByID = sql.NewStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
+	showsByID = sql.NewStatement("shows by id", selectShow+`shows s WHERE {in s.id $1 BIGINT}`)
 
 	// status < 2 is the condition of the index shows_active; status = 0 selects the upcoming shows. The limit bounds the count
 	// for a host with many.
@@ -58,7 +58,7 @@ var (
 WITH next AS MATERIALIZED (
 	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+everOnBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
 )
-`+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+everOnBoards+` ORDER BY s.host, s.id`)
+`+selectShow+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+everOnBoards+` ORDER BY s.host, s.id`)
 
 	// Ordered by until_at, the rows are a range of the index show_history_by_age; ShowHistory sorts them by show.
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
@@ -68,7 +68,7 @@ WITH next AS MATERIALIZED (
 	// lists each show once.
 	endedShows = sql.NewStatement("shows that ended lately", `
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
-`+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+everOnBoards+` ORDER BY s.id`)
+`+selectShow+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+everOnBoards+` ORDER BY s.id`)
 
 	forgetFormer = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )

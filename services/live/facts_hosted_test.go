@@ -15,7 +15,7 @@ func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer services.UserID = 5
 		b.MakeUsers("a", "b", "hider", "blocker", "viewer")
-		b.show(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),
+		b.addShows(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),
 			aShow(14, 1, ShowCancelled, 5), aShow(15, 3, ShowLive, 6), aShow(16, 4, ShowLive, 7))
 		b.MustWrite(func(tx *sql.Tx) error {
 			if _, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (3, 5, 1)`); err != nil {

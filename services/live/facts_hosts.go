@@ -29,7 +29,7 @@ var (
 	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
 	// A host that is not named and has unnamed = 0 has no chunks yet. Of two jobs of one host only one queues the chunks.
-	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
+	setHostChunks = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
 	// Each chunk's job runs this in the transaction that ends the job, so each chunk counts once, however often its job runs.
@@ -38,7 +38,7 @@ var (
 
 	nameHost = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
 
-	hostsNamed = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
+	nameUnnamedHosts = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
 	// Dormant followers have no document: they get the hosts when they return.
 	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, `+people.FollowColumns+`
@@ -57,8 +57,8 @@ var (
 		WHERE {in host $1 BIGINT} AND status = 2 AND ver = 0 RETURNING id, host, pull`)
 
 	unpublishedShows = sql.NewStatement("shows that no board has yet", `SELECT * FROM (
-	`+showColumns+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
-	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
+	`+selectShow+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
+	UNION ALL `+selectShow+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
 	hostVersionSet = sql.NewStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
@@ -98,7 +98,7 @@ func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, n
 // were begun before, or if all documents list the host already: then the caller's chunks are not needed. With 0 chunks the
 // caller publishes at once.
 func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
-	changed, err := tx.Run(ctx, hostChunksBegun, host, chunks)
+	changed, err := tx.Run(ctx, setHostChunks, host, chunks)
 	return changed > 0, err
 }
 
@@ -110,9 +110,9 @@ func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last b
 	return found && left == 0, err
 }
 
-// publish records that all documents list a host, and returns the host's shows that no board has yet and were not cancelled,
+// setHostNamed records that all documents list a host, and returns the host's shows that no board has yet and were not cancelled,
 // in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
-func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
+func setHostNamed(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
 	if _, err := tx.Run(ctx, nameHost, host); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func publish(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, err
 // setNamed records that all documents list these hosts, and returns the hosts of which that was not recorded before. It neither
 // records nor returns hosts whose followers are being processed in chunks.
 func setNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, tx, hostsNamed, hosts)
+	return sql.Column[services.UserID](ctx, tx, nameUnnamedHosts, hosts)
 }
 
 // publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from the given version

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// host records that users have shows.
-func (b *bundle) host(hosts ...services.UserID) {
+// addHosts records that users have shows.
+func (b *bundle) addHosts(hosts ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, host := range hosts {
@@ -45,8 +45,8 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 			return show
 		}
 		waiting := []Show{unpublished(2, ShowReplay), unpublished(3, ShowUpcoming), unpublished(5, ShowLive)}
-		b.show(waiting...)
-		b.show(unpublished(4, ShowCancelled))
+		b.addShows(waiting...)
+		b.addShows(unpublished(4, ShowCancelled))
 		b.MustWrite(func(tx *sql.Tx) error {
 			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 2))(b.T), true)
 			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 3))(b.T), false)
@@ -58,7 +58,7 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 		}
 		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false})
 		b.MustWrite(func(tx *sql.Tx) error {
-			sqltest.Equal(b.T, sqltest.Must(publish(b.Ctx, tx, 7))(b.T), waiting)
+			sqltest.Equal(b.T, sqltest.Must(setHostNamed(b.Ctx, tx, 7))(b.T), waiting)
 			known, named, err := readHost(b.Ctx, tx.Runner, 7)
 			sqltest.Equal(b.T, []any{named, known}, []any{true, true})
 			known, _, _ = readHost(b.Ctx, tx.Runner, 8)
@@ -73,7 +73,7 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 		})
 		sqltest.Equal(b.T, is(7), [2]bool{true, true})
 		b.MustWrite(func(tx *sql.Tx) error {
-			sqltest.Equal(b.T, len(sqltest.Must(publish(b.Ctx, tx, 7))(b.T)), 0)
+			sqltest.Equal(b.T, len(sqltest.Must(setHostNamed(b.Ctx, tx, 7))(b.T)), 0)
 			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 2))(b.T), false) // a repetition by a job changes nothing
 			return nil
 		})
@@ -83,13 +83,13 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 
 func TestVersionsOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		b.host(7, 8, 9)
+		b.addHosts(7, 8, 9)
 		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 3) })
 		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 8, 4) })
 		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 5) })
 		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
-		b.show(pulled, aShow(6, 8, ShowReplay, 1))
+		b.addShows(pulled, aShow(6, 8, ShowReplay, 1))
 		want := []HostVersion{{Host: 7, Version: 5}, {Host: 8, Version: 4}, {Host: 9, Pulls: true}}
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
@@ -99,7 +99,7 @@ func TestVersionsOfHosts(t *testing.T) {
 func TestHostsOfAReader(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
-		b.host(users[0], users[1], users[2], users[4])
+		b.addHosts(users[0], users[1], users[2], users[4])
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
 			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 5, Followee: 2, Since: 50})
 		sqltest.Equal(b.T, sqltest.Must(hostsBy(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 3, Since: 30}})
@@ -121,7 +121,7 @@ func TestHostsOfAReader(t *testing.T) {
 func TestEndsOfFollowsOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
-		b.host(2, 3)
+		b.addHosts(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
 			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, services.PostIDAt(since)))(b.T)
 		}
@@ -170,7 +170,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 
 func TestReminders(t *testing.T) {
 	eachStore(t, func(b *bundle) {
-		b.show(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
+		b.addShows(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
 		add := func(show services.PostID, user services.UserID) (added bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { added, err = putReminder(b.Ctx, tx, show, user); return err })
 			return added
@@ -178,8 +178,8 @@ func TestReminders(t *testing.T) {
 		sqltest.Equal(b.T, []bool{add(5, 2), add(5, 2), add(6, 2), add(7, 2), add(5, 4), add(5, 3)}, []bool{true, false, true, true, true, true})
 		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 0, 2))(b.T), []services.UserID{2, 3})
 		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 3, 2))(b.T), []services.UserID{4})
-		sqltest.Equal(b.T, sqltest.Must(remindsOf(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
-		sqltest.Equal(b.T, len(sqltest.Must(remindsOf(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(remindedShows(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
+		sqltest.Equal(b.T, len(sqltest.Must(remindedShows(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
 		b.MustWrite(func(tx *sql.Tx) error {
 			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 9))(b.T), 2) // one of the three shows is live
 			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 1))(b.T), 1)
@@ -190,10 +190,10 @@ func TestReminders(t *testing.T) {
 		})
 		// A count reads a bounded number of the newest reminders, and does not scan all reminders of past shows.
 		var newer []Show
-		for id := services.PostID(8); id < 8+4*remindersLooked; id++ {
+		for id := services.PostID(8); id < 8+4*remindersReadFactor; id++ {
 			newer = append(newer, aShow(id, 1, ShowLive, 1))
 		}
-		b.show(newer...)
+		b.addShows(newer...)
 		b.MustWrite(func(tx *sql.Tx) error {
 			for _, show := range newer {
 				sqltest.Must(putReminder(b.Ctx, tx, show.ID, 2))(b.T)

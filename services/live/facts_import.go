@@ -8,17 +8,17 @@ import (
 	"tidings/services/sql"
 )
 
-// importedShow are the columns that every imported show has. The rest are times, which depend on its status.
-const importedShow = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
+// importedColumns are the columns that every imported show has. The rest are times, which depend on its status.
+const importedColumns = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
 // There is one statement for each status, because a list of times cannot hold null.
 var (
 	importShows = map[ShowStatus]sql.Insertion{
-		ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
-		ShowLive:      sql.NewInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
-		ShowReplay:    sql.NewInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
-		ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
+		ShowUpcoming:  sql.NewInsertion("import upcoming shows", "shows", importedColumns, "ON CONFLICT DO NOTHING"),
+		ShowLive:      sql.NewInsertion("import live shows", "shows", importedColumns+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
+		ShowReplay:    sql.NewInsertion("import replays", "shows", importedColumns+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
+		ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedColumns+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
 	}
 
 	importFormers = sql.NewInsertion("note that imported shows stood nowhere", "show_history",

@@ -21,8 +21,8 @@ func TestImportedShows(t *testing.T) {
 				shows = append(shows, show)
 			}
 		}
-		b.host(3)
-		b.MustWrite(func(tx *sql.Tx) error { _, err := publish(b.Ctx, tx, 3); return err })
+		b.addHosts(3)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := setHostNamed(b.Ctx, tx, 3); return err })
 		now := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		b.MustWrite(func(tx *sql.Tx) error {
 			sqltest.Equal(b.T, sqltest.Must(ImportHosts(b.Ctx, tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})

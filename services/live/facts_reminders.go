@@ -16,12 +16,12 @@ var (
 
 	// The join drops the reminders of a show whose row is gone. PostgreSQL plans a scalar count as one look-up by key for each
 	// row; NOT EXISTS may become a join with all blocks of the host.
-	remindersOf = sql.NewStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
+	showReminders = sql.NewStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
 		WHERE m.show = $1 AND m.user_number > $2 AND s.id = $1
 			AND 0 = (SELECT count(*) FROM blocks b WHERE b.blocker = s.host AND b.blocked = m.user_number)
 		ORDER BY m.user_number LIMIT $3`)
 
-	remindedOf = sql.NewStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
+	userReminders = sql.NewStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
 
 	// The inner limit bounds the reminders that are read, the outer limit those that are counted. The newest IDs are the shows
 	// that were announced last.
@@ -33,16 +33,16 @@ var (
 	remindersWithin = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
 		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
 			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest
-			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersLooked*(MaxReminders+1)))
+			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersReadFactor*(MaxReminders+1)))
 )
 
 // upcomingReminders is the limit of how many upcoming shows a user has reminders of.
 var upcomingReminders = sql.NewLimit("reminders", remindersWithin)
 
-// remindersLooked bounds the reminders that a count reads, as a multiple of the count's limit. If more than three of four of
+// remindersReadFactor bounds the reminders that a count reads, as a multiple of the count's limit. If more than three of four of
 // these reminders are of past shows, the count may be too low, and a user can exceed the limit. The count is never too high, so
 // no reminder is refused wrongly.
-const remindersLooked = 4
+const remindersReadFactor = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
 // locked the show, so that it cannot start meanwhile.
@@ -60,20 +60,20 @@ func removeReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user 
 // countReminders counts a user's reminders of shows that are still upcoming, up to limit. It reads only the shows that were
 // announced last: reminders of past shows stay, and the cost of a count must not grow with them.
 func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit int) (count int, err error) {
-	_, err = tx.One(ctx, remindersCounted, []any{user, limit, limit * remindersLooked}, &count)
+	_, err = tx.One(ctx, remindersCounted, []any{user, limit, limit * remindersReadFactor}, &count)
 	return count, err
 }
 
 // readReminders lists the users with a reminder of a show and a user ID above after, at most limit, in order of user ID. Users
 // that the host has blocked since are omitted, because they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
-	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
+	return sql.Column[services.UserID](ctx, db, showReminders, show, after, limit)
 }
 
-// remindsOf returns those of the given shows of which a user has a reminder.
-func remindsOf(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
+// remindedShows returns those of the given shows of which a user has a reminder.
+func remindedShows(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	reminds := make(map[services.PostID]bool)
-	err := db.Each(ctx, remindedOf, []any{user, shows}, func(scan func(...any) error) error {
+	err := db.Each(ctx, userReminders, []any{user, shows}, func(scan func(...any) error) error {
 		var show services.PostID
 		err := scan(&show)
 		reminds[show] = true

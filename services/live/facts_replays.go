@@ -17,12 +17,12 @@ const (
 
 var (
 	// It reads a range of the index shows_replays from its end, without a sort.
-	hostReplays = sql.NewStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
+	hostReplays = sql.NewStatement("replays of a host", selectShow+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
 	// For each host, the subselect finds the end of the last replay wanted, and all replays with that end or a newer one are
 	// read. Ends are not unique, so there may be more than the limit: PulledReplays drops the surplus.
-	pulledReplays = sql.NewStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
+	pulledReplays = sql.NewStatement("pulled replays", selectShow+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
@@ -45,13 +45,13 @@ WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
 	FROM edges a CROSS JOIN floors
 )
-`+showColumns+`ranges r CROSS JOIN shows s
+`+selectShow+`ranges r CROSS JOIN shows s
 WHERE s.host = r.host AND `+pushedReplay+` AND s.ended_at >= r.bound AND (s.ended_at, s.id) < ($2, $3)
 ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
-// newestOf lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
-func newestOf(ctx context.Context, db *sql.DB, host services.UserID, limit int) ([]Show, error) {
+// newestReplaysOf lists the replays of a host that are pushed into followers' lists, the newest end first, at most limit.
+func newestReplaysOf(ctx context.Context, db *sql.DB, host services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, db.Runner, hostReplays, host, limit)
 }
 

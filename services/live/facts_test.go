@@ -57,8 +57,8 @@ func aShow(id services.PostID, host services.UserID, status ShowStatus, second i
 	return show
 }
 
-// show inserts shows and records their hosts.
-func (b *bundle) show(shows ...Show) {
+// addShows inserts shows and records their hosts.
+func (b *bundle) addShows(shows ...Show) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, show := range shows {
@@ -88,7 +88,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
 			PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
 		}
-		b.show(show)
+		b.addShows(show)
 		read := func() Show {
 			return sqltest.Must(readShows(b.Ctx, b.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
 		}
@@ -119,7 +119,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 func TestShowsAreLocked(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		show := aShow(9, 1, ShowLive, 0)
-		b.show(show)
+		b.addShows(show)
 		b.MustWrite(func(tx *sql.Tx) error {
 			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
 			sqltest.Equal(b.T, head, uint64(0))
@@ -150,8 +150,8 @@ func TestActiveShows(t *testing.T) {
 		shows := []Show{
 			aShow(1, 2, ShowUpcoming, 9), aShow(4, 2, ShowLive, 3), aShow(2, 5, ShowUpcoming, 9), aShow(3, 7, ShowLive, 9),
 		}
-		b.show(shows...)
-		b.show(unpublished, alone, aShow(5, 2, ShowReplay, 9), aShow(6, 2, ShowCancelled, 9), aShow(7, 4, ShowReplay, 9))
+		b.addShows(shows...)
+		b.addShows(unpublished, alone, aShow(5, 2, ShowReplay, 9), aShow(6, 2, ShowCancelled, 9), aShow(7, 4, ShowReplay, 9))
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
@@ -175,12 +175,12 @@ func TestReplaysOfHosts(t *testing.T) {
 		}
 		unpublished := aShow(99, 2, ShowReplay, 9)
 		unpublished.Version = 0
-		b.show(aShow(1, 2, ShowReplay, 5), aShow(2, 2, ShowReplay, 5), aShow(3, 2, ShowReplay, 4), unpublished,
+		b.addShows(aShow(1, 2, ShowReplay, 5), aShow(2, 2, ShowReplay, 5), aShow(3, 2, ShowReplay, 4), unpublished,
 			pulled(aShow(4, 2, ShowReplay, 9)), pulled(aShow(5, 2, ShowReplay, 8)), pulled(aShow(6, 2, ShowReplay, 8)),
 			pulled(aShow(7, 3, ShowReplay, 1)), aShow(8, 2, ShowLive, 7))
-		sqltest.Equal(b.T, idsOf(sqltest.Must(newestOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(newestOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
-		sqltest.Equal(b.T, len(sqltest.Must(newestOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
+		sqltest.Equal(b.T, len(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
 		hosts := []services.UserID{2, 3, 4}
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.PostID{4, 6, 5, 7})
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.PostID{4, 6, 7})
@@ -212,7 +212,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 						want = append(want, show)
 					}
 				}
-				b.show(shows...)
+				b.addShows(shows...)
 				b.MustWrite(func(tx *sql.Tx) error {
 					if _, err := putHost(b.Ctx, tx, host); err != nil {
 						return err

@@ -21,7 +21,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	errMine := errors.New("mine")
 	host := b.MakeUsers("host")[0]
 	for i := range shows {
-		b.show(aShow(services.PostID(i+1), host, ShowUpcoming, 1))
+		b.addShows(aShow(services.PostID(i+1), host, ShowUpcoming, 1))
 	}
 	fns := make([]func(*sql.Tx) error, changes)
 	for i := range fns {

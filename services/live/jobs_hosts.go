@@ -248,7 +248,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 // publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just reached
 // its present status. The caller has locked the log of shows. It leaves out cancelled shows: no board ever needs them.
 func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.UserID) error {
-	shows, err := publish(ctx, tx, host)
+	shows, err := setHostNamed(ctx, tx, host)
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 		return nil, false, err
 	}
 	// This is one replay more than a rebuild puts into a list, so that the list knows that older ones exist.
-	shows, err := newestOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
+	shows, err := newestReplaysOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err
 	}

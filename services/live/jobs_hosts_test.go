@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql"
 )
 
-// hosted reports whether a reader's document names a host.
-func hosted(w *fanouttest.World, reader, host services.UserID) bool {
+// documentNames reports whether a reader's document names a host.
+func documentNames(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
@@ -65,13 +65,13 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		w.Follow(host, late)
 		w.Must(w.Fanout.Reconcile(t.Context(), late, host))
 		w.Must(w.Projector.Rebuild(t.Context(), dormant))
-		if !hosted(w, late, host) || !hosted(w, dormant, host) {
+		if !documentNames(w, late, host) || !documentNames(w, dormant, host) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
 		enqueue(w, hostJob(host)) // a repeated job begins nothing
 		w.Quiet(w.Fanout)
 		for _, user := range users {
-			if got, want := hosted(w, user, host), user != host; got != want {
+			if got, want := documentNames(w, user, host), user != host; got != want {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
 			}
 		}
@@ -117,7 +117,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 		w.Unfollow(users[0], users[1])
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
-		if hosted(w, users[1], users[0]) {
+		if documentNames(w, users[1], users[0]) {
 			t.Error("who follows no longer has the host")
 		}
 	})
@@ -156,14 +156,14 @@ func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 // The audit finds an extra host, a host with a wrong time of the follow, a wrong seen position and a wrong list, and reports nothing
 // if all are right.
 func TestTheAuditFindsWrongBoards(t *testing.T) {
-	w := served(t, nil)
+	w := redisServerWorld(t, nil)
 	users := w.Users(4)
 	reader := users[0]
 	for _, host := range users[1:3] {
 		w.Follow(host, reader)
-		replayed(w, host)
+		newReplay(w, host)
 	}
-	replayed(w, users[3])
+	newReplay(w, users[3])
 	w.Quiet(w.Fanout)
 	first := boardOf(w, reader)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }

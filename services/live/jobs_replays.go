@@ -124,7 +124,7 @@ func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
 // replaysOf are the shows of a chunk that belong in lists.
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
-		return newestOf(ctx, s.store, chunk.Author, projector.RebuildEntries+1) // one more than a list keeps, to know whether older ones exist
+		return newestReplaysOf(ctx, s.store, chunk.Author, projector.RebuildEntries+1) // one more than a list keeps, to know whether older ones exist
 	}
 	show, err := s.show(ctx, chunk.Show)
 	if err != nil || !inLists(show) {

@@ -33,7 +33,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		host, other, readers := users[0], users[1], users[2:]
 		w.Follow(host, readers...)
 		w.Follow(other, readers[:2]...)
-		first, second := replayed(w, host), replayed(w, other)
+		first, second := newReplay(w, host), newReplay(w, other)
 		w.Quiet(w.Fanout)
 		want := func(user services.UserID, ids ...services.PostID) {
 			t.Helper()
@@ -45,7 +45,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 			boardOf(w, reader)
 		}
 		w.Clock.Advance(time.Minute)
-		third := replayed(w, host)
+		third := newReplay(w, host)
 		w.Quiet(w.Fanout)
 		want(readers[0], third, second, first)
 		want(readers[2], third, first)
@@ -83,14 +83,14 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
-		replayed(w, host)
+		newReplay(w, host)
 		w.Quiet(w.Fanout)
 		for _, reader := range readers {
 			boardOf(w, reader)
 		}
 		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
 		dropLists(w, readers[0])
-		show := replayed(w, host)
+		show := newReplay(w, host)
 		w.Quiet(w.Fanout)
 		enqueue(w, endJob(show))
 		w.Quiet(w.Fanout) // no list lacks a replay
@@ -122,7 +122,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		users := w.Users(4)
 		host, idle := users[0], users[3]
 		w.Follow(host, users[1:]...)
-		first := replayed(w, host)
+		first := newReplay(w, host)
 		w.Quiet(w.Fanout)
 		pin := func(mode services.AuthorMode) { w.Must(w.Fanout.PinMode(t.Context(), host, &mode)); w.Quiet(w.Fanout) }
 		pin(services.AuthorBig)
@@ -134,10 +134,10 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
 			boardOf(w, user)
 		}
-		second := replayed(w, host)
+		second := newReplay(w, host)
 		w.Quiet(w.Fanout)
 		read := readBoard(w, idle)
-		if len(read.Replays) != 1 || !w.Projector.AwaySince(read.Day) {
+		if len(read.Replays) != 1 || !w.Projector.AwayIfSeenOn(read.Day) {
 			t.Errorf("who is idle was pushed %+v", read)
 		}
 		both := []services.PostID{second, first}
@@ -148,7 +148,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		}
 		w.Agree(users...)
 		pin(services.AuthorHuge)
-		replayed(w, host)
+		newReplay(w, host)
 		w.Quiet(w.Fanout)
 		for _, user := range users[1:] {
 			if got := replaysOf(w, user); !slices.Equal(got, both) {
@@ -210,7 +210,7 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		w.Follow(users[0], users[1])
-		ids := []services.PostID{replayed(w, users[0])}
+		ids := []services.PostID{newReplay(w, users[0])}
 		w.Quiet(w.Fanout)
 		w.Must(serviceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
@@ -232,7 +232,7 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 		} {
 			lose()
 			w.Clock.Advance(time.Minute)
-			ids = slices.Insert(ids, 0, replayed(w, users[0]))
+			ids = slices.Insert(ids, 0, newReplay(w, users[0]))
 			w.Quiet(w.Fanout)
 			if got := replaysOf(w, users[1]); !slices.Equal(got, ids) {
 				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
@@ -287,7 +287,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		users := w.Users(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
-		first := replayed(w, host)
+		first := newReplay(w, host)
 		w.Quiet(w.Fanout)
 		for _, reader := range readers {
 			boardOf(w, reader)
@@ -296,7 +296,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		w.Must(err)
 		edges, err := people.Followers(t.Context(), w.Store, host, 0, 10, time.Time{})
 		w.Must(err)
-		second := replayed(w, host) // its own job comes later
+		second := newReplay(w, host) // its own job comes later
 		w.Unfollow(host, readers[:2]...)
 		for _, reader := range readers[:2] {
 			w.Must(w.Fanout.Reconcile(t.Context(), reader, host))
@@ -315,8 +315,8 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		}
 		w.Must(w.Fanout.NameIn(t.Context(), rdb.Hosts, stamp, edges))
 		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
-			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || hosted(w, readers[i], host) != (want != nil) {
-				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, hosted(w, readers[i], host))
+			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || documentNames(w, readers[i], host) != (want != nil) {
+				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, documentNames(w, readers[i], host))
 			}
 		}
 	})

@@ -32,8 +32,8 @@ func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
 
-// present reads a show from SQL as it is now.
-func present(w *fanouttest.World, id services.PostID) Show {
+// storedShow reads a show from SQL as it is now.
+func storedShow(w *fanouttest.World, id services.PostID) Show {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{id})
 	w.Must(err)
@@ -90,7 +90,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 
 // A worker may die at any step while it reminds more users than one step handles: each user is reminded exactly once.
 func TestRemindersAreExact(t *testing.T) {
-	w := served(t, smallChunks)
+	w := redisServerWorld(t, smallChunks)
 	fanouttest.CrashAnywhere(t, w, func() (check func()) {
 		users := w.Users(9)
 		show := plan(w, users[0], time.Hour)
@@ -123,14 +123,14 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		finish(w, ended)
 		start(w, live, over)
 		finish(w, over)
-		planned, started := present(w, late).PlannedAt, present(w, live).StartedAt
-		was := present(w, over)
+		planned, started := storedShow(w, late).PlannedAt, storedShow(w, live).StartedAt
+		was := storedShow(w, over)
 		stands := func(at time.Time, want map[services.PostID]ShowStatus) {
 			t.Helper()
 			w.Clock.Advance(at.Sub(w.Clock.Now()))
 			w.Work(w.Fanout)
 			for id, status := range want {
-				if got := present(w, id); got.Status != status {
+				if got := storedShow(w, id); got.Status != status {
 					t.Errorf("at %s show %s is %s, want %s", at, id, got.Status, status)
 				}
 			}
@@ -140,13 +140,13 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		stands(planned.Add(6*time.Hour), map[services.PostID]ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
 		stands(started.Add(12*time.Hour-time.Millisecond), map[services.PostID]ShowStatus{put: cancelled, live: running})
 		stands(started.Add(20*time.Hour), map[services.PostID]ShowStatus{live: replay})
-		if got := present(w, live); !got.EndedAt.Equal(started.Add(12 * time.Hour)) {
+		if got := storedShow(w, live); !got.EndedAt.Equal(started.Add(12 * time.Hour)) {
 			t.Errorf("the live one ended %s after its start", got.EndedAt.Sub(started))
 		}
-		if got := present(w, ended); !got.StartedAt.Equal(got.EndedAt) {
+		if got := storedShow(w, ended); !got.StartedAt.Equal(got.EndedAt) {
 			t.Errorf("the one that ended before its plan started at %s and ended at %s", got.StartedAt, got.EndedAt)
 		}
-		if got := present(w, over); got != was {
+		if got := storedShow(w, over); got != was {
 			t.Errorf("what was over is %+v, was %+v", got, was)
 		}
 		if got := reminded(w, fan); len(got) != 0 {
@@ -171,14 +171,14 @@ func TestClosingByLongerTimes(t *testing.T) {
 	other := w.AnotherNode()
 	newStageWith(other, func(cfg *Config) { cfg.Limits = ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
 	patient := other.Fanout
-	planned := present(w, show).PlannedAt
+	planned := storedShow(w, show).PlannedAt
 	for _, step := range []struct {
 		after  time.Duration
 		status ShowStatus
 	}{{6 * time.Hour, ShowUpcoming}, {24*time.Hour - time.Millisecond, ShowUpcoming}, {24 * time.Hour, ShowCancelled}} {
 		w.Clock.Advance(planned.Add(step.after).Sub(w.Clock.Now()))
 		w.Work(patient)
-		if got := present(w, show).Status; got != step.status {
+		if got := storedShow(w, show).Status; got != step.status {
 			t.Errorf("%s after its plan it is %s, want %s", step.after, got, step.status)
 		}
 	}

@@ -48,8 +48,8 @@ func each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) { test(t, install(w)) })
 }
 
-// served is a world on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+// redisServerWorld is a world on a redis-server, which the test may flush and kill.
+func redisServerWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
 	return install(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
@@ -101,20 +101,20 @@ func steps() []fanouttest.Step {
 		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
 			plan(w, users[0], time.Hour)
 			start(w, plan(w, users[0], time.Hour))
-			replayed(w, users[0])
+			newReplay(w, users[0])
 		}},
 		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
-			replayed(w, users[0])
+			newReplay(w, users[0])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
 				boardOf(w, user)
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) { replayed(w, users[0]) }},
+		}, Happen: func(w *fanouttest.World, users []services.UserID) { newReplay(w, users[0]) }},
 		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
 			w.Follow(users[1], users[2:]...)
-			replayed(w, users[0])
-			replayed(w, users[1])
+			newReplay(w, users[0])
+			newReplay(w, users[1])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
 				boardOf(w, user)
@@ -147,6 +147,6 @@ func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
 // readers see the facts.
 func TestACrashInAJobOfShowsIsRepaired(t *testing.T) {
 	for _, step := range steps() {
-		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks)) })
+		t.Run(step.Name, func(t *testing.T) { step.Crash(t, redisServerWorld(t, smallChunks)) })
 	}
 }

@@ -42,16 +42,16 @@ func (d database) Shows(ctx context.Context, ids []services.PostID) (map[service
 // while a node starts.
 const (
 	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
-	showsBatch = 1000 // hosts in one SELECT
+	hostsBatch = 1000 // hosts in one SELECT
 )
 
 // Memory is this node's cache of the shows on boards. It is safe for concurrent use.
 type Memory struct {
-	facts   memoryFacts
-	clock   services.Clock
-	log     *slog.Logger
-	horizon time.Duration                           // how long former positions are kept
-	read    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
+	facts       memoryFacts
+	clock       services.Clock
+	log         *slog.Logger
+	horizon     time.Duration                           // how long former positions are kept
+	recentShows *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
 
 	following *changelog.Following // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after
@@ -69,8 +69,8 @@ type Memory struct {
 // changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
 // former version, and would not be notified again.
 type changedHosts struct {
-	shows, live []services.UserID // hosts of changed shows, and hosts whose set of live shows has changed
-	all         bool              // any host may have changed
+	hosts, liveHosts []services.UserID // hosts of changed shows, and hosts whose set of live shows has changed
+	anyHost          bool              // any host may have changed
 }
 
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
@@ -81,8 +81,8 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	clock := log.Clock()
 	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
-		read:    changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
-		readers: newReceivers(clock, log.NotifyMoved), boards: newReceivers(clock, wakeBoards),
+		recentShows: changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
+		readers:     newReceivers(clock, log.NotifyMoved), boards: newReceivers(clock, wakeBoards),
 	}
 	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
 	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned, Unfollow: m.readers.leave})
@@ -92,7 +92,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 // Follow sets the hosts in the badges of a user who is watched on this node, until the next Follow or until the user leaves. It
 // is called before the shows are read, so that no move of a show is missed in between.
 func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
-	m.readers.show(user, hosts)
+	m.readers.setHosts(user, hosts)
 }
 
 // addLearned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
@@ -106,8 +106,8 @@ func (m *Memory) addLearned(users []services.UserID, sums []uint64) {
 	m.readers.mu.Lock()
 	defer m.readers.mu.Unlock()
 	for i, user := range users {
-		for _, host := range m.readers.shown[user] {
-			sums[i] += m.state.hosts.one(host).version
+		for _, host := range m.readers.hosts[user] {
+			sums[i] += m.state.hosts.get(host).version
 		}
 	}
 }
@@ -140,14 +140,14 @@ func (m *Memory) followed(err error) {
 	}
 	changed := m.changed
 	m.changed = changedHosts{}
-	if changed.all {
+	if changed.anyHost {
 		m.readers.recordAllChanged()
 		m.boards.recordAllChanged()
 	}
-	for _, host := range changed.live {
+	for _, host := range changed.liveHosts {
 		m.readers.recordChange(host)
 	}
-	for _, host := range changed.shows {
+	for _, host := range changed.hosts {
 		m.boards.recordChange(host)
 	}
 	// This runs after an error and without a change too: an earlier change may still wait for its notification.
@@ -177,7 +177,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	state := m.state
 	for i, change := range changes {
 		// Put shows that are in state into read too: when such a show leaves state, read must not return a copy from before the entry.
-		m.read.Keep(change.Show.ID, change.Show)
+		m.recentShows.Keep(change.Show.ID, change.Show)
 		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
@@ -185,10 +185,10 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 		// The time is the entry's and not this node's, so that a node that reads the log late keeps positions no longer than the
 		// others.
 		if state.put(change.Show, entries[i].At) {
-			m.changed.shows = append(m.changed.shows, change.Show.Host)
+			m.changed.hosts = append(m.changed.hosts, change.Show.Host)
 		}
 		if change.Live && state.raise(change.Show.Host, entries[i].Version) {
-			m.changed.live = append(m.changed.live, change.Show.Host)
+			m.changed.liveHosts = append(m.changed.liveHosts, change.Show.Host)
 		}
 	}
 	return true
@@ -233,7 +233,7 @@ func (m *Memory) load(ctx context.Context) error {
 // loadHosts reads the hosts' versions and returns the hosts with pulled replays.
 func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
 	for after := services.UserID(0); ; {
-		hosts, err := m.facts.HostVersions(ctx, after, showsBatch)
+		hosts, err := m.facts.HostVersions(ctx, after, hostsBatch)
 		if err != nil || len(hosts) == 0 {
 			return pulls, err
 		}
@@ -249,7 +249,7 @@ func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []servi
 
 func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserID(0); ; {
-		active, err := m.facts.ActiveShows(ctx, after, showsBatch)
+		active, err := m.facts.ActiveShows(ctx, after, hostsBatch)
 		if err != nil || len(active) == 0 {
 			return err
 		}
@@ -291,10 +291,10 @@ func (m *Memory) install(state *showState) {
 	defer m.mu.Unlock()
 	// Versions must not fall, although an erased host has no row any more and a restored backup has older versions. A lower sum of
 	// versions would make the badges of all followers of that host look older than the badges that were sent before.
-	m.state.hosts.all(func(former *cachedHost) { state.raise(former.number, former.version) })
+	m.state.hosts.each(func(former *cachedHost) { state.raise(former.number, former.version) })
 	m.state = state
-	m.read.Clear()
-	m.changed.all = true
+	m.recentShows.Clear()
+	m.changed.anyHost = true
 }
 
 // forget drops the data that no session needs any more. It runs at each read of the log, and usually finds nothing.

@@ -121,7 +121,7 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 func BenchmarkNotifyHosts(b *testing.B) {
 	a := newReceivers(services.SystemClock{}, func([]int) {})
 	for i, hosts := range followed(10_000, 200) {
-		a.show(i, hosts)
+		a.setHosts(i, hosts)
 	}
 	live := followed(1, 300)[0]
 	for i := 0; b.Loop(); i++ {
@@ -165,7 +165,7 @@ func (h *headsOfHosts) Pop() any {
 func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	heads := make(headsOfHosts, 0, len(hosts))
 	for _, followed := range hosts {
-		if known := state.hosts.one(followed.Author).shows; known != nil && len(known.active) > 0 {
+		if known := state.hosts.get(followed.Author).shows; known != nil && len(known.active) > 0 {
 			heads = append(heads, known.active)
 		}
 	}
@@ -185,7 +185,7 @@ func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint
 
 // allSpans is the one sorted list of all active spans, for pageOfAll.
 func allSpans(state *showState) (all []span) {
-	state.hosts.all(func(known *cachedHost) {
+	state.hosts.each(func(known *cachedHost) {
 		if known.shows != nil {
 			all = append(all, known.shows.active...)
 		}

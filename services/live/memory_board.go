@@ -83,7 +83,7 @@ func (p *boardPage) free() {
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.topScores = p.candidates[:0], p.topScores[:0]
 	for _, followed := range hosts {
-		known := table.one(followed.Author)
+		known := table.get(followed.Author)
 		if known.shows == nil {
 			continue
 		}
@@ -193,7 +193,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	if one == nil {
 		return Show{}, false, false
 	}
-	of := m.state.hosts.one(one.host).shows
+	of := m.state.hosts.get(one.host).shows
 	if of == nil {
 		// The host has no spans left, so the show was cancelled.
 		return Show{}, true, false
@@ -224,11 +224,11 @@ func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		known := m.state.hosts.one(followed.Author)
+		known := m.state.hosts.get(followed.Author)
 		count.Sequence += known.version
 		if known.active > 0 && !followed.Quiet { // only live shows have positive scores
 			followed.Since = max(followed.Since, after)
-			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
+			known.shows.eachLive(followed, seen, func(*cachedShow) { count.New++ })
 		}
 	}
 	return count
@@ -240,8 +240,8 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.state.hosts.one(followed.Author); known.active > 0 && !followed.Quiet {
-			known.shows.live(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
+		if known := m.state.hosts.get(followed.Author); known.active > 0 && !followed.Quiet {
+			known.shows.eachLive(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
 		}
 	}
 	slices.SortFunc(shows, func(a, b Show) int {
@@ -253,9 +253,9 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	return shows
 }
 
-// live calls found with each show that counts for a viewer: it went live after seen, a version of the log, and after
+// eachLive calls found with each show that counts for a viewer: it went live after seen, a version of the log, and after
 // followed.Since, an ID of the time of the follow.
-func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
+func (h *hostShows) eachLive(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
 			return // the upcoming shows begin here, and none of them counts
@@ -267,9 +267,9 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 	}
 }
 
-// Now calls read with a function that looks up the present state of cached shows. read must not keep that function, and must
+// ReadPresent calls read with a function that looks up the present state of cached shows. read must not keep that function, and must
 // not block.
-func (m *Memory) Now(read func(now func(services.PostID) (Show, bool))) {
+func (m *Memory) ReadPresent(read func(now func(services.PostID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	read(func(id services.PostID) (show Show, cached bool) {
@@ -299,7 +299,7 @@ func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services
 	if len(others) == 0 {
 		return found, nil
 	}
-	read, missing := m.read.GetAll(others)
+	read, missing := m.recentShows.GetAll(others)
 	for id, one := range read {
 		found[id] = one
 	}
@@ -313,7 +313,7 @@ func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services
 	for id, one := range facts {
 		found[id] = one
 		if one.Version > 0 {
-			m.read.Keep(id, one)
+			m.recentShows.Keep(id, one)
 		}
 	}
 	return found, nil

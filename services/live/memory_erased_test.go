@@ -13,13 +13,13 @@ func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShowSQL()
 			m := s.cache()
-			s.planned(1, 1, 5)
+			s.schedule(1, 1, 5)
 			s.start(1, 10)
 			ended := s.shows[1]
 			ended.Status, ended.EndedAt, ended.Pull = ShowReplay, afterNoon(20), pull
 			frozen := s.move(ended).Version
 			readLog(t, m)
-			if shows, _ := m.Shows.replaysAt(of(1), frozen, ShowPlace{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
+			if shows, _ := m.Shows.replaysAt(followedAuthors(1), frozen, ShowPlace{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
 				t.Fatalf("before the removal there is %v", shows)
 			}
 			gone := s.shows[1]
@@ -30,11 +30,11 @@ func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 			readLog(t, late)
 			for node, m := range map[string]*cache{"a node that saw it": m, "a node that starts later": late} {
 				for _, version := range []uint64{frozen, s.head} {
-					if shows, _ := m.Shows.replaysAt(of(1), version, ShowPlace{}, 10); len(shows) != 0 {
+					if shows, _ := m.Shows.replaysAt(followedAuthors(1), version, ShowPlace{}, 10); len(shows) != 0 {
 						t.Errorf("%s shows at version %d of %d: %+v", node, version, s.head, shows)
 					}
 				}
-				if known := m.Shows.state.hosts.one(services.UserID(1)).shows; known != nil && len(known.replays) > 0 {
+				if known := m.Shows.state.hosts.get(services.UserID(1)).shows; known != nil && len(known.replays) > 0 {
 					t.Errorf("%s keeps %d positions of it", node, len(known.replays))
 				}
 			}

@@ -43,9 +43,9 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 	}
 }
 
-// one returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and active
+// get returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and active
 // is 0, which no live show has as its score.
-func (t *hostTable) one(number services.UserID) *cachedHost { return t.slot(number) }
+func (t *hostTable) get(number services.UserID) *cachedHost { return t.slot(number) }
 
 // add returns a host for modification, and adds it if needed. The pointer is valid until the next add.
 func (t *hostTable) add(number services.UserID) *cachedHost {
@@ -69,8 +69,8 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 	return slot
 }
 
-// all calls call with every host.
-func (t *hostTable) all(call func(*cachedHost)) {
+// each calls call with every host.
+func (t *hostTable) each(call func(*cachedHost)) {
 	for i := range t.slots {
 		if t.slots[i].number > 0 {
 			call(&t.slots[i])

@@ -22,15 +22,15 @@ func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 		}
 		for range 50 {
 			one := number.Draw(r, "asked")
-			if got := table.one(one); got.version != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
+			if got := table.get(one); got.version != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
 				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
 			}
 		}
-		if got := table.one(0); got.number != 0 || got.version != 0 {
+		if got := table.get(0); got.number != 0 || got.version != 0 {
 			r.Fatalf("nobody is %+v", got)
 		}
 		count := 0
-		table.all(func(one *cachedHost) {
+		table.each(func(one *cachedHost) {
 			if count++; want[one.number] != one.version {
 				r.Fatalf("of all the host %d is %+v, want %d", one.number, one, want[one.number])
 			}

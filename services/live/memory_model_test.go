@@ -69,7 +69,7 @@ func (h *history) write() {
 		one.Status, one.CancelledAt = ShowCancelled, minute
 	case what == 7:
 		one.Title += "b"
-		s.text(one)
+		s.changeTexts(one)
 		h.addTimes()
 		return
 	default:
@@ -78,8 +78,8 @@ func (h *history) write() {
 	h.addState(s.move(one))
 }
 
-// imported commits many shows at once, with a single log entry that names no show.
-func (h *history) imported() {
+// importMany commits many shows at once, with a single log entry that names no show.
+func (h *history) importMany() {
 	s := h.s
 	s.head++
 	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now})
@@ -107,8 +107,8 @@ func (h *history) imported() {
 	h.addTimes()
 }
 
-// again reapplies the changes after a version.
-func (h *history) again(m *cache, after uint64) {
+// applyAgain reapplies the changes after a version.
+func (h *history) applyAgain(m *cache, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.s.log {
 		if entry.Kind == LogKind && entry.Version > after && entry.Version <= m.Shows.Version() {
@@ -147,7 +147,7 @@ func board(stood map[services.PostID]Show, replays bool, hosts []services.Follow
 func (h *history) check(m *cache) {
 	r, s := h.r, h.s
 	cut := s.now.Add(-time.Hour)
-	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserID {
+	hosts := followedAuthors(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserID {
 		return services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
 	}), 1, int(modelHosts), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
@@ -215,7 +215,7 @@ func (h *history) checkCounts(m *cache) {
 
 // ask lets the client ask a node for the count of a host.
 func (h *history) ask(m *cache, host services.UserID) {
-	if now := m.Shows.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
+	if now := m.Shows.CountLive(followedAuthors(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now
 	}
 }
@@ -227,7 +227,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
 		s := h.s
 		nodes := []*cache{s.cache(), s.cache()}
-		s.between = func(read string) {
+		s.beforeRead = func(read string) {
 			if read == "log" {
 				for _, m := range nodes {
 					h.ask(m, services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "asked")))
@@ -247,12 +247,12 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 				h.check(nodes[i])
 			case 1: // the log is read again from a random version
 				if m.Shows.Loaded() {
-					h.again(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
+					h.applyAgain(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
 				}
 			case 2:
 				s.log = s.log[rapid.IntRange(0, max(0, len(s.log)-1)).Draw(r, "cut"):]
 			case 3:
-				h.imported()
+				h.importMany()
 			case 4:
 				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "minutes")) * time.Minute)
 			case 5, 6:
@@ -269,10 +269,10 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			h.check(m)
 		}
 		readLog(t, nodes[0])
-		if a, b := nodes[0].Shows.CountLive(of(1, 2, 3, 4), 0), nodes[1].Shows.CountLive(of(1, 2, 3, 4), 0); nodes[0].Shows.Version() == nodes[1].Shows.Version() && a != b {
+		if a, b := nodes[0].Shows.CountLive(followedAuthors(1, 2, 3, 4), 0), nodes[1].Shows.CountLive(followedAuthors(1, 2, 3, 4), 0); nodes[0].Shows.Version() == nodes[1].Shows.Version() && a != b {
 			r.Fatalf("two nodes count %+v and %+v", a, b)
 		}
-		s.between = func(string) {}
+		s.beforeRead = func(string) {}
 		s.now = s.now.Add(2 * time.Hour)
 		for _, m := range nodes {
 			readLog(t, m)
@@ -290,7 +290,7 @@ func (h *history) checkForgotten(m *cache) {
 		}
 	}
 	state, spans := m.Shows.state, 0
-	state.hosts.all(func(known *cachedHost) {
+	state.hosts.each(func(known *cachedHost) {
 		if known.shows == nil {
 			return
 		}

@@ -18,16 +18,16 @@ func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (mo
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.state.hosts.one(followed.Author).shows; known != nil {
-			moves = known.moved(moves, version)
+		if known := m.state.hosts.get(followed.Author).shows; known != nil {
+			moves = known.appendMoves(moves, version)
 		}
 	}
 	return moves
 }
 
-// moved adds the moves of one host's shows. First come shows that boards had at the version, then shows that came onto boards
+// appendMoves adds the moves of one host's shows. First come shows that boards had at the version, then shows that came onto boards
 // since, for which Was is empty.
-func (h *hostShows) moved(moves []Move, version uint64) []Move {
+func (h *hostShows) appendMoves(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // replays no longer move
 		if one.show.version > version && one.holdsAt(version) {

@@ -22,7 +22,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 			one := s.shows[id]
 			switch minutes := rapid.IntRange(1, 50).Draw(t, "minutes"); {
 			case one.ID == 0:
-				s.planned(id, services.UserID(id%3+1), minutes)
+				s.schedule(id, services.UserID(id%3+1), minutes)
 			case one.Status == ShowLive:
 				s.end(id, minutes)
 			case one.Status != ShowUpcoming:
@@ -48,7 +48,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 			m = s.cache()
 		}
 		catchUp(t, m, s)
-		hosts := of(1, 3)
+		hosts := followedAuthors(1, 3)
 		for version, then := range snapshots {
 			var want []string
 			for id, is := range s.shows {

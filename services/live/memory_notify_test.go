@@ -15,8 +15,8 @@ import (
 func TestWholeShows(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	s.planned(1, 7, 5)
-	s.planned(2, 7, 1)
+	s.schedule(1, 7, 5)
+	s.schedule(2, 7, 1)
 	s.start(2, 1)
 	s.end(2, 2)
 	s.shows[3] = Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: ShowUpcoming}
@@ -38,15 +38,15 @@ func TestWholeShows(t *testing.T) {
 	read(1, 3)
 	over := s.shows[2]
 	over.ReplayURL = "https://example.org/replay"
-	s.text(over)
+	s.changeTexts(over)
 	planned := s.shows[1]
 	planned.Title, planned.CoverURL, planned.EndedAt = "ночь", "https://example.org/cover", noon // an end before its start
-	s.text(planned)
+	s.changeTexts(planned)
 	readLog(t, m)
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
-	board, _ := m.Shows.activeAt(of(7), m.Shows.Version(), ShowPlace{}, 5)
+	board, _ := m.Shows.activeAt(followedAuthors(7), m.Shows.Version(), ShowPlace{}, 5)
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
@@ -61,7 +61,7 @@ func TestWholeShows(t *testing.T) {
 func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	s.planned(1, 7, 5)
+	s.schedule(1, 7, 5)
 	s.start(1, 5)
 	s.end(1, 6)
 	s.now = s.now.Add(3 * time.Hour)
@@ -69,9 +69,9 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	old := s.shows[1]
 	next := old
 	next.Title = "newer"
-	s.text(next)
+	s.changeTexts(next)
 	readLog(t, m)
-	m.Shows.read.Keep(1, old)
+	m.Shows.recentShows.Keep(1, old)
 	if got, err := m.Shows.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
 		t.Errorf("read %+v, %v", got[1], err)
 	}
@@ -84,7 +84,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	var notified atomic.Int64
 	m.Log.OnReadersMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	readLog(t, m)
-	m.Shows.Follow(reader, of(7, 8))
+	m.Shows.Follow(reader, followedAuthors(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -93,33 +93,33 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 		}
 	}
 	step(0, "nothing")
-	s.planned(1, 7, 5)
-	s.planned(2, 9, 5)
+	s.schedule(1, 7, 5)
+	s.schedule(2, 9, 5)
 	step(0, "a plan")
 	live := s.start(1, 5)
 	step(1, "a start")
-	if got := m.Shows.CountLive(of(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
+	if got := m.Shows.CountLive(followedAuthors(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
 		t.Errorf("counted %+v", got)
 	}
-	if got := m.Shows.CountLive(of(7, 8), live.Version); got.New != 0 {
+	if got := m.Shows.CountLive(followedAuthors(7, 8), live.Version); got.New != 0 {
 		t.Errorf("after looking, the reader counts %+v", got)
 	}
-	s.text(s.shows[1])
+	s.changeTexts(s.shows[1])
 	s.start(2, 5) // of a host that the reader does not follow
 	step(1, "other changes")
 	s.end(1, 6)
 	step(2, "an end")
 	s.head++ // its entry was trimmed, and everything is loaded: it is unknown which shows changed
-	s.planned(3, 7, 9)
+	s.schedule(3, 7, 9)
 	step(3, "a load")
 	m.Log.Unfollow([]services.UserID{reader})
 	s.start(3, 9)
 	step(3, "leaving")
-	sequence := m.Shows.CountLive(of(7), 0).Sequence
+	sequence := m.Shows.CountLive(followedAuthors(7), 0).Sequence
 	s.head, s.versions = s.head+1, map[services.UserID]uint64{} // SQL was set back
-	s.planned(4, 7, 9)
+	s.schedule(4, 7, 9)
 	readLog(t, m)
-	if got := m.Shows.CountLive(of(7), 0).Sequence; got != sequence {
+	if got := m.Shows.CountLive(followedAuthors(7), 0).Sequence; got != sequence {
 		t.Errorf("the sequence went from %d to %d", sequence, got)
 	}
 }
@@ -130,10 +130,10 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	m := s.cache()
 	readLog(t, m)
 	one, other := m.Shows.watchHosts(), m.Shows.watchHosts()
-	one.Show(of(7, 8))
-	other.Show(of(7))
-	other.Show(of(9))
-	other.Show(of(9))
+	one.SetHosts(followedAuthors(7, 8))
+	other.SetHosts(followedAuthors(7))
+	other.SetHosts(followedAuthors(9))
+	other.SetHosts(followedAuthors(9))
 	step := func(wantOne, wantOther bool, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -151,26 +151,26 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 		}
 	}
 	step(false, false, "nothing")
-	s.planned(1, 7, 5)
-	s.planned(2, 8, 5)
+	s.schedule(1, 7, 5)
+	s.schedule(2, 8, 5)
 	step(true, false, "two plans")
 	text := s.shows[1]
 	text.Title = "new"
-	s.text(text)
+	s.changeTexts(text)
 	step(true, false, "a new title")
-	s.text(text)
+	s.changeTexts(text)
 	step(false, false, "nothing new")
-	s.planned(3, 9, 5)
+	s.schedule(3, 9, 5)
 	step(false, true, "a plan of another host")
 	s.head++ // its entry is trimmed
-	s.planned(4, 6, 5)
+	s.schedule(4, 6, 5)
 	step(true, true, "a load")
 	one.Close()
 	other.Close()
-	s.planned(5, 7, 5)
+	s.schedule(5, 7, 5)
 	step(false, false, "closing")
-	if left := m.Shows.boards; len(left.shown)+len(left.pending) != 0 || left.all {
-		t.Errorf("closed boards left: %v, %v, %t", left.shown, left.pending, left.all)
+	if left := m.Shows.boards; len(left.hosts)+len(left.pending) != 0 || left.allChanged {
+		t.Errorf("closed boards left: %v, %v, %t", left.hosts, left.pending, left.allChanged)
 	}
 }
 
@@ -181,8 +181,8 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	m := s.cache()
 	readLog(t, m)
 	board := m.Shows.watchHosts()
-	board.Show(of(7))
-	s.planned(1, 7, 5)
+	board.SetHosts(followedAuthors(7))
+	s.schedule(1, 7, 5)
 	m.Shows.apply(s.log)
 	m.Shows.boards.notifyPending() // as a timer does
 	select {
@@ -217,8 +217,8 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 			return nil
 		}
 	}
-	a.show("one", of(7, 8, 9))
-	a.show("two", of(9, 7+1<<12)) // which has the same remainder in due as 7
+	a.setHosts("one", followedAuthors(7, 8, 9))
+	a.setHosts("two", followedAuthors(9, 7+1<<12)) // which has the same remainder in due as 7
 	a.recordChange(7)
 	a.notifyPending()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
@@ -231,10 +231,10 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
 		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine reports each one separately
 	}
-	a.show("one", of(8))
-	a.show("two", nil)
-	if len(a.shown) != 1 || len(a.pending) != 0 {
-		t.Errorf("shown are %v, pending %v", a.shown, a.pending)
+	a.setHosts("one", followedAuthors(8))
+	a.setHosts("two", nil)
+	if len(a.hosts) != 1 || len(a.pending) != 0 {
+		t.Errorf("shown are %v, pending %v", a.hosts, a.pending)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	const many = services.Retention + 50
 	for i := range many {
 		id := services.PostID(i + 1)
-		s.planned(id, 7, i)
+		s.schedule(id, 7, i)
 		s.start(id, i)
 		one := s.shows[id]
 		one.Pull = true
@@ -259,7 +259,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	kept := func(m *cache, want int) {
 		t.Helper()
 		readLog(t, m)
-		replays, more := m.Shows.replaysAt(of(7), s.head, ShowPlace{}, many+1)
+		replays, more := m.Shows.replaysAt(followedAuthors(7), s.head, ShowPlace{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
@@ -282,18 +282,18 @@ func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	readLog(t, m)
-	s.planned(1, 7, 5)
+	s.schedule(1, 7, 5)
 	s.log[0].Payload = []byte("{")
 	loads := s.loads
 	readLog(t, m)
-	if got := active(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
+	if got := activeIDs(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
 		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
 	}
 	s.sqlDown = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
-	if got := active(m, 1, 7); len(got) != 1 {
+	if got := activeIDs(m, 1, 7); len(got) != 1 {
 		t.Error("memory was lost with SQL")
 	}
 }
@@ -302,7 +302,7 @@ func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 	s := newShowSQL()
 	for i := range services.PostID(200) {
-		s.planned(i+1, services.UserID(i%5+1), int(i))
+		s.schedule(i+1, services.UserID(i%5+1), int(i))
 	}
 	for i := range services.PostID(100) {
 		s.start(i+1, int(i))
@@ -315,16 +315,16 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 				if err := m.Shows.catchUp(t.Context(), version); err != nil {
 					t.Error(err)
 				}
-				m.Shows.CountLive(of(1, 2, 3), version)
-				if shows, _ := m.Shows.activeAt(of(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+				m.Shows.CountLive(followedAuthors(1, 2, 3), version)
+				if shows, _ := m.Shows.activeAt(followedAuthors(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
 				if found, err := m.Shows.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
 					t.Errorf("%d shows, %v", len(found), err)
 				}
 				watch := m.Shows.watchHosts()
-				watch.Show(of(1, 2))
-				m.Shows.Follow(reader, of(1, 2))
+				watch.SetHosts(followedAuthors(1, 2))
+				m.Shows.Follow(reader, followedAuthors(1, 2))
 				watch.Close()
 			}
 		})

@@ -31,7 +31,7 @@ type cachedShow struct {
 	updated                            int64 // us
 	text                               string
 	host                               services.UserID
-	titleLetters, coverLetters         uint32 // lengths in bytes of the first two parts of text: title, cover URL, replay URL
+	titleBytes, coverBytes             uint32 // lengths in bytes of the first two parts of text: title, cover URL, replay URL
 	status                             uint8  // the index in ShowStatuses
 	pull                               bool
 	settled                            bool // its last move is older than any running session
@@ -92,9 +92,9 @@ func addSpan(list []span, one span) ([]span, int) {
 	return slices.Insert(list, at, one), at
 }
 
-// of returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
+// showsOf returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
 // cachedHost.summarize, which drops them.
-func (s *showState) of(number services.UserID) *hostShows {
+func (s *showState) showsOf(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {
 		known.shows = &hostShows{}
@@ -125,7 +125,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 		// records the move, so that forget can drop the span later.
 		s.leave(known, next.Version)
 		known.move(next)
-		known.write(next)
+		known.setTexts(next)
 		s.enter(known)
 		s.recentMoves = append(s.recentMoves, recentMove{at.UnixMilli(), next.ID, next.Version})
 		if known.pull {
@@ -137,7 +137,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	case next.Version == known.version && updated >= known.updated:
 		former := known.text
 		known.ended = millis(next.EndedAt) // an end may be reported before the start
-		known.write(next)
+		known.setTexts(next)
 		return known.text != former
 	}
 	return false
@@ -146,7 +146,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 // leave ends the span of a show's present position. A replay moves only when its host is erased: then no session may show it any
 // more, and its span is deleted at once.
 func (s *showState) leave(known *cachedShow, version uint64) {
-	shows := s.of(known.host)
+	shows := s.showsOf(known.host)
 	if known.is(ShowReplay) {
 		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
 	}
@@ -159,7 +159,7 @@ func (s *showState) leave(known *cachedShow, version uint64) {
 
 // enter begins the span of a show's new position. A load may have added that span already as a former position, with its end.
 func (s *showState) enter(known *cachedShow) {
-	shows := s.of(known.host)
+	shows := s.showsOf(known.host)
 	place := known.place()
 	one := span{score: place.Score, id: known.id, show: known, from: known.version}
 	switch {
@@ -183,7 +183,7 @@ func (s *showState) addFormer(former Former) {
 		known.settled = false
 	}
 	if former.Version > 0 && (former.Status == ShowUpcoming || former.Status == ShowLive) {
-		shows, at := s.of(known.host), 0
+		shows, at := s.showsOf(known.host), 0
 		shows.active, at = addSpan(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
 		shows.active[at].until = former.Until
 		s.hosts.add(known.host).summarize()
@@ -199,7 +199,7 @@ func (s *showState) forget(until int64) {
 		if known == nil {
 			continue
 		}
-		shows := s.of(known.host)
+		shows := s.showsOf(known.host)
 		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
 		// If this was the show's last move, no session needs an older position of it. A replay that is in lists leaves
 		// the cache: pages read it from SQL, or from the cache of recently read shows.
@@ -220,7 +220,7 @@ func (s *showState) settle(known *cachedShow) {
 	case known.is(ShowReplay) && known.pull:
 		s.trim(known.host)
 	case known.is(ShowReplay):
-		shows := s.of(known.host)
+		shows := s.showsOf(known.host)
 		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
 		delete(s.byID, known.id)
 	case known.is(ShowCancelled):
@@ -232,7 +232,7 @@ func (s *showState) settle(known *cachedShow) {
 // of a running session: the session needs them to know that it must leave them out. The list is in the order of boards, so
 // counting from its start counts the newest.
 func (s *showState) trim(number services.UserID) {
-	shows, pulled := s.of(number), 0
+	shows, pulled := s.showsOf(number), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
 		if !one.show.pull {
 			return false
@@ -265,18 +265,18 @@ func (k *cachedShow) move(next Show) {
 	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
-// write copies the texts of a show. Unchanged texts keep their string, which spares an allocation for each start and end.
-func (k *cachedShow) write(next Show) {
+// setTexts copies the texts of a show. Unchanged texts keep their string, which spares an allocation for each start and end.
+func (k *cachedShow) setTexts(next Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
 		return
 	}
 	k.text = next.Title + next.CoverURL + next.ReplayURL
-	k.titleLetters, k.coverLetters = uint32(len(next.Title)), uint32(len(next.CoverURL))
+	k.titleBytes, k.coverBytes = uint32(len(next.Title)), uint32(len(next.CoverURL))
 }
 
 func (k *cachedShow) texts() (title, cover, replay string) {
-	return k.text[:k.titleLetters], k.text[k.titleLetters : k.titleLetters+k.coverLetters], k.text[k.titleLetters+k.coverLetters:]
+	return k.text[:k.titleBytes], k.text[k.titleBytes : k.titleBytes+k.coverBytes], k.text[k.titleBytes+k.coverBytes:]
 }
 
 // whole is the show as it is now.

@@ -18,15 +18,15 @@ import (
 
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
 type showSQL struct {
-	log      []changelog.Entry
-	sqlDown  error // what reads return while SQL does not answer; nil: it answers
-	shows    map[services.PostID]Show
-	history  []Former
-	versions map[services.UserID]uint64 // of the hosts, see HostVersion
-	head     uint64                     // the newest version of the log
-	now      time.Time
-	between  func(what string) // runs before each read, as if others wrote while the cache loads
-	unclear  atomic.Bool       // the next log entry cannot be parsed
+	log        []changelog.Entry
+	sqlDown    error // what reads return while SQL does not answer; nil: it answers
+	shows      map[services.PostID]Show
+	history    []Former
+	versions   map[services.UserID]uint64 // of the hosts, see HostVersion
+	head       uint64                     // the newest version of the log
+	now        time.Time
+	beforeRead func(what string) // runs before each read, as if others wrote while the cache loads
+	unclear    atomic.Bool       // the next log entry cannot be parsed
 
 	sqlShows, loads int // how many shows were read by ID, and how often a load began
 }
@@ -34,7 +34,7 @@ type showSQL struct {
 func newShowSQL() *showSQL {
 	return &showSQL{
 		shows: map[services.PostID]Show{}, versions: map[services.UserID]uint64{},
-		now: noon, between: func(string) {},
+		now: noon, beforeRead: func(string) {},
 	}
 }
 
@@ -75,8 +75,8 @@ func (s *showSQL) move(next Show) Show {
 	return next
 }
 
-// text commits a show of which only the texts have changed.
-func (s *showSQL) text(next Show) Show {
+// changeTexts commits a show of which only the texts have changed.
+func (s *showSQL) changeTexts(next Show) Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
 	s.append(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
@@ -95,7 +95,7 @@ func (s *showSQL) append(key string, entry any) {
 
 func (s *showSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	s.loads++
-	s.between("head")
+	s.beforeRead("head")
 	return s.head, 0, s.sqlDown
 }
 
@@ -104,7 +104,7 @@ func (s *showSQL) LogHeads(context.Context) (map[string]uint64, error) {
 }
 
 func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []changelog.Entry, err error) {
-	s.between("log")
+	s.beforeRead("log")
 	if s.unclear.CompareAndSwap(true, false) {
 		return []changelog.Entry{{Kind: kind, Version: version + 1}}, nil
 	}
@@ -127,8 +127,8 @@ func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.
 	return found, s.sqlDown
 }
 
-// all lists the shows that a condition accepts, by host, the newest end first.
-func (s *showSQL) all(of func(Show) bool) (list []Show) {
+// showsWhere lists the shows that a condition accepts, by host, the newest end first.
+func (s *showSQL) showsWhere(of func(Show) bool) (list []Show) {
 	for _, one := range s.shows {
 		if of(one) {
 			list = append(list, one)
@@ -141,10 +141,10 @@ func (s *showSQL) all(of func(Show) bool) (list []Show) {
 }
 
 func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
-	s.between("active")
+	s.beforeRead("active")
 	hosts := map[services.UserID]bool{}
 	var list []Show
-	for _, one := range s.all(func(one Show) bool {
+	for _, one := range s.showsWhere(func(one Show) bool {
 		return one.Version > 0 && one.Host > after && (one.Status == ShowUpcoming || one.Status == ShowLive)
 	}) {
 		if hosts[one.Host] = true; len(hosts) > min(limit, 2) {
@@ -156,15 +156,15 @@ func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit in
 }
 
 func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
-	s.between("ended")
-	return s.all(func(one Show) bool {
+	s.beforeRead("ended")
+	return s.showsWhere(func(one Show) bool {
 		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
 			slices.ContainsFunc(s.history, func(f Former) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
 	}), s.sqlDown
 }
 
 func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former, err error) {
-	s.between("history")
+	s.beforeRead("history")
 	for _, former := range s.history {
 		if !former.UntilAt.Before(since) {
 			list = append(list, former)
@@ -174,16 +174,16 @@ func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former
 }
 
 func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
-	s.between("pulled")
+	s.beforeRead("pulled")
 	for _, host := range hosts {
-		of := s.all(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
+		of := s.showsWhere(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
 		list = append(list, of[:min(limit, len(of))]...)
 	}
 	return list, s.sqlDown
 }
 
 func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostVersion, err error) {
-	s.between("versions")
+	s.beforeRead("versions")
 	hosts := map[services.UserID]bool{} // whether the host pulls
 	for _, one := range s.shows {
 		hosts[one.Host] = hosts[one.Host] || one.Pull
@@ -196,8 +196,8 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 	return list, s.sqlDown
 }
 
-// planned commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
-func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) Show {
+// schedule commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
+func (s *showSQL) schedule(id services.PostID, host services.UserID, minutes int) Show {
 	return s.move(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: afterNoon(minutes)})
 }
 
@@ -243,8 +243,8 @@ func showIDs(shows []Show) (list []services.PostID) {
 // reader is a watched user.
 const reader = services.UserID(7)
 
-// of returns follows of authors, all from the first moment on.
-func of(authors ...services.UserID) (list []services.FollowedAuthor) {
+// followedAuthors returns follows of authors, all from the first moment on.
+func followedAuthors(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {
 		list = append(list, services.FollowedAuthor{Author: author})
 	}
@@ -259,9 +259,9 @@ func readLog(t testing.TB, m *cache) {
 	}
 }
 
-// active returns the live and upcoming shows of hosts at a version, in the order of boards.
-func active(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
-	shows, _ := m.Shows.activeAt(of(hosts...), version, ShowPlace{}, 100)
+// activeIDs returns the live and upcoming shows of hosts at a version, in the order of boards.
+func activeIDs(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
+	shows, _ := m.Shows.activeAt(followedAuthors(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)
 }
 
@@ -269,32 +269,32 @@ func active(m *cache, version uint64, hosts ...services.UserID) []services.PostI
 func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	if m.Shows.Loaded() || !m.Shows.CountLive(of(1), 0).Behind {
+	if m.Shows.Loaded() || !m.Shows.CountLive(followedAuthors(1), 0).Behind {
 		t.Error("a node that has read nothing is ready")
 	}
 	readLog(t, m)
 	for i, host := range []services.UserID{1, 2, 1, 3, 4} {
-		s.planned(services.PostID(i+1), host, 10*(i+1))
+		s.schedule(services.PostID(i+1), host, 10*(i+1))
 	}
 	first := s.start(3, 5).Version
 	readLog(t, m)
-	if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
+	if got := activeIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
 		t.Fatalf("at %d there are %v", m.Shows.Version(), got)
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
 	for range 2 { // on a node that follows the log, and on one that starts now
 		readLog(t, m)
-		if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
+		if got := activeIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)
 		}
-		if got := active(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
+		if got := activeIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.Shows.replaysAt(of(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
-		if replays, _ := m.Shows.replaysAt(of(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
+		if replays, _ := m.Shows.replaysAt(followedAuthors(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
@@ -319,27 +319,27 @@ func TestPagesOfABoard(t *testing.T) {
 	var hosts []services.UserID
 	for i := range services.PostID(many) {
 		hosts = append(hosts, services.UserID(i%of40+1))
-		if s.planned(i+1, services.UserID(i%of40+1), int(i*7%40)+1); i%4 == 0 {
+		if s.schedule(i+1, services.UserID(i%of40+1), int(i*7%40)+1); i%4 == 0 {
 			s.start(i+1, int(i/8))
 		}
 	}
 	readLog(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.Shows.activeAt(of(hosts...), s.head, ShowPlace{}, many)
+	whole, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, ShowPlace{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
 	for first := range many {
 		for _, limit := range []int{1, 3, many} {
 			after := whole[first].Place()
-			page, more := m.Shows.activeAt(of(hosts...), s.head, after, limit)
+			page, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
 			if !slices.Equal(shownLines(page), shownLines(want)) || more != (first+1+limit < many) {
 				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, shownLines(page), more, shownLines(want))
 			}
 		}
 	}
-	if page, more := m.Shows.activeAt(of(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }
@@ -348,7 +348,7 @@ func TestPagesOfABoard(t *testing.T) {
 func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	version := s.planned(1, 7, 5).Version
+	version := s.schedule(1, 7, 5).Version
 	if err := m.Shows.catchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
 		t.Fatalf("at %d: %v", m.Shows.Version(), err)
 	}

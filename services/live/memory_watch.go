@@ -15,23 +15,23 @@ type receivers[K comparable] struct {
 	clock  services.Clock
 	notify func(list []K) // must not block
 
-	mu       sync.Mutex
-	shown    map[K][]services.UserID      // the IDs of each receiver's hosts
-	pending  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
-	all      bool                         // shows have changed, and it is unknown whose
-	notified time.Time                    // when receivers were last notified
-	waits    bool                         // a timer will send the next notification
+	mu         sync.Mutex
+	hosts      map[K][]services.UserID      // the IDs of each receiver's hosts
+	pending    map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
+	allChanged bool                         // shows have changed, and it is unknown whose
+	notified   time.Time                    // when receivers were last notified
+	waits      bool                         // a timer will send the next notification
 }
 
 func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *receivers[K] {
-	return &receivers[K]{clock: clock, notify: notify, shown: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
+	return &receivers[K]{clock: clock, notify: notify, hosts: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
 }
 
-// show sets the hosts of a receiver.
-func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
+// setHosts sets the hosts of a receiver.
+func (a *receivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	former := a.shown[receiver]
+	former := a.hosts[receiver]
 	// Usually nothing has changed: then the list is kept, and no new one is allocated.
 	same := len(former) == len(hosts)
 	for i := 0; same && i < len(hosts); i++ {
@@ -40,13 +40,13 @@ func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
 	switch {
 	case same:
 	case len(hosts) == 0:
-		delete(a.shown, receiver)
+		delete(a.hosts, receiver)
 	default:
 		numbers := make([]services.UserID, len(hosts))
 		for i, host := range hosts {
 			numbers[i] = host.Author
 		}
-		a.shown[receiver] = numbers
+		a.hosts[receiver] = numbers
 	}
 }
 
@@ -55,7 +55,7 @@ func (a *receivers[K]) leave(list []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range list {
-		delete(a.shown, one)
+		delete(a.hosts, one)
 	}
 }
 
@@ -64,7 +64,7 @@ func (a *receivers[K]) recordChange(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// Without receivers nothing is recorded. A receiver that comes later reads the shows after it has set its hosts.
-	if len(a.shown) > 0 {
+	if len(a.hosts) > 0 {
 		a.pending[host] = struct{}{}
 	}
 }
@@ -73,14 +73,14 @@ func (a *receivers[K]) recordChange(host services.UserID) {
 func (a *receivers[K]) recordAllChanged() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all = len(a.shown) > 0
+	a.allChanged = len(a.hosts) > 0
 }
 
 // notifyPending notifies of the pending changes: at once, or by a timer if the last notification is less than NotifyGap ago.
 func (a *receivers[K]) notifyPending() {
 	a.mu.Lock()
 	list := a.due(a.clock.Now())
-	if (len(a.pending) > 0 || a.all) && !a.waits {
+	if (len(a.pending) > 0 || a.allChanged) && !a.waits {
 		a.waits = true
 		time.AfterFunc(changelog.NotifyGap, func() {
 			a.mu.Lock()
@@ -96,7 +96,7 @@ func (a *receivers[K]) notifyPending() {
 
 // due lists the receivers to notify now, none within the gap after the last notification. The lock is held.
 func (a *receivers[K]) due(now time.Time) (list []K) {
-	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
+	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.allChanged || since >= 0 && since < changelog.NotifyGap {
 		return nil
 	}
 	// Most IDs do not match, and one look-up in this array is enough to find that out.
@@ -105,8 +105,8 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 	for host := range a.pending {
 		candidateHosts[host%bits] = true
 	}
-	for one, hosts := range a.shown {
-		concerned := a.all
+	for one, hosts := range a.hosts {
+		concerned := a.allChanged
 		for i := 0; !concerned && i < len(hosts); i++ {
 			if candidateHosts[hosts[i]%bits] {
 				_, concerned = a.pending[hosts[i]]
@@ -117,7 +117,7 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 		}
 	}
 	clear(a.pending)
-	a.all, a.notified = false, now
+	a.allChanged, a.notified = false, now
 	return list
 }
 
@@ -135,8 +135,8 @@ func (m *Memory) watchHosts() *HostWatch {
 // Moved is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
 func (w *HostWatch) Moved() <-chan struct{} { return w.moved }
 
-// Show sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
-func (w *HostWatch) Show(hosts []services.FollowedAuthor) { w.boards.show(w, hosts) }
+// SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
+func (w *HostWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
 
 // Close ends the watch.
 func (w *HostWatch) Close() { w.boards.leave([]*HostWatch{w}) }

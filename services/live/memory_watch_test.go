@@ -24,7 +24,7 @@ func TestNoChangeWaitsForALaterOne(t *testing.T) {
 		}
 		receivers := newReceivers(services.SystemClock{}, note)
 		for host := services.UserID(1); host <= 4; host++ {
-			receivers.show(host, []services.FollowedAuthor{{Author: host}})
+			receivers.setHosts(host, []services.FollowedAuthor{{Author: host}})
 		}
 		for host, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
@@ -49,10 +49,10 @@ func TestTheSequenceRisesWhenAShowGoesLive(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	readLog(t, m)
-	m.Shows.Follow(reader, of(8))
+	m.Shows.Follow(reader, followedAuthors(8))
 	both := []services.UserID{reader, reader + 1}
 	before := m.Log.Learned(both)
-	s.planned(1, 8, 5)
+	s.schedule(1, 8, 5)
 	s.start(1, 5)
 	if err := m.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

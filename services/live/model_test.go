@@ -81,7 +81,7 @@ func (b *boards) begin(lists bool) {
 			}
 		}
 		if lists {
-			replayed(b.World, host)
+			newReplay(b.World, host)
 		}
 	}
 	b.Quiet(b.Fanout)
@@ -125,7 +125,7 @@ func (b *boards) step() {
 			b.running = slices.Delete(b.running, i, i+1)
 		}
 	case "replay":
-		replayed(b.World, host)
+		newReplay(b.World, host)
 	case "work":
 		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), -1)
 	case "crash":
@@ -201,18 +201,18 @@ func (b *boards) checkNamed() {
 		published[host] = named
 	}
 	for pair := range b.follows {
-		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && hides(b.World, reader, host) {
+		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && lacksHost(b.World, reader, host) {
 			b.t.Fatalf("host %d is on boards, and the document of their follower %d does not name them", host, reader)
 		}
 	}
 }
 
-// hides reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
+// lacksHost reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
 // hosts, because it is rebuilt before it is shown.
-func hides(w *fanouttest.World, reader, host services.UserID) bool {
+func lacksHost(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	document := w.Document(reader)
-	return document.Ready && !w.Projector.Away(document) && !hosted(w, reader, host)
+	return document.Ready && !w.Projector.Away(document) && !documentNames(w, reader, host)
 }
 
 // A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. Such a
@@ -225,17 +225,17 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(w.Projector.Activity().DormantAfter + 48*time.Hour)
 		w.Must(w.Projector.Rebuild(t.Context(), active))
-		show := replayed(w, host)
+		show := newReplay(w, host)
 		w.Quiet(w.Fanout)
-		if !hosted(w, active, host) || onBoardsSince(w, show) == 0 {
-			t.Fatalf("the active follower's document names the host: %v; the show has version %d", hosted(w, active, host), onBoardsSince(w, show))
+		if !documentNames(w, active, host) || onBoardsSince(w, show) == 0 {
+			t.Fatalf("the active follower's document names the host: %v; the show has version %d", documentNames(w, active, host), onBoardsSince(w, show))
 		}
-		if document := w.Document(dormant); !document.Ready || hosted(w, dormant, host) || hides(w, dormant, host) {
+		if document := w.Document(dormant); !document.Ready || documentNames(w, dormant, host) || lacksHost(w, dormant, host) {
 			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",
-				document.Ready, hosted(w, dormant, host), hides(w, dormant, host))
+				document.Ready, documentNames(w, dormant, host), lacksHost(w, dormant, host))
 		}
-		if read := boardOf(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !hosted(w, dormant, host) {
-			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, hosted(w, dormant, host))
+		if read := boardOf(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !documentNames(w, dormant, host) {
+			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, documentNames(w, dormant, host))
 		}
 		w.Agree(dormant, active)
 	})

@@ -21,7 +21,7 @@ func TestABoardWhoseReplaysPanicIsInternal(t *testing.T) {
 	users := h.Users(2)
 	host, reader := users[0], users[1]
 	h.Follow(host, reader)
-	show := replayed(h.World, host)
+	show := newReplay(h.World, host)
 	h.Quiet(h.Fanout)
 	boardOf(h.World, reader)
 	dropLists(h.World, reader)

@@ -33,7 +33,7 @@ type boardRead struct {
 
 // board reads a page's hosts, replays and lease in one round trip.
 func (p projection) board(ctx context.Context, query boardQuery) (boardRead, error) {
-	if err := p.Trusted(); err != nil {
+	if err := p.CheckTrusted(); err != nil {
 		return boardRead{}, err
 	}
 	if query.Limit == 0 {

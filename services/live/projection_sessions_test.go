@@ -91,7 +91,7 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 			var found rdb.Findings
 			found, place, done, err = v.c.Walk(v.Context(), place, 100)
 			v.must(err)
-			_, _, err = v.c.DropLeftovers(v.Context(), found.Leftover)
+			_, _, err = v.c.DropLeftovers(v.Context(), found.Leftovers)
 			v.must(err)
 		}
 		for user, want := range map[services.UserID]int64{listReader: 1, otherHost: 0} {

@@ -14,8 +14,8 @@ type readerData struct {
 	ready   bool // replays is complete; otherwise it must be read from SQL
 	lease   lease
 
-	unlisted bool // replays were not read
-	building bool // Redis answers, and the viewer's data there is still being built
+	replaysSkipped bool // replays were not read
+	building       bool // Redis answers, and the viewer's data there is still being built
 }
 
 // replaysFor is how many replays are read for a page: one more than the page has, and as many as may have been added since the
@@ -42,7 +42,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	answered := err == nil
 	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all
 	// callers. This caller waits for it for at most buildWait, and then reads from SQL.
-	if err == nil && !stale && (!read.Ready || s.projector.AwaySince(read.Day)) {
+	if err == nil && !stale && (!read.Ready || s.projector.AwayIfSeenOn(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.projector.Rebuild(waiting, session.Viewer)
@@ -70,7 +70,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 
 // readerDataOf is the readerData of an answer of Redis. limit is the number of replays that were asked for.
 func readerDataOf(read boardRead, limit int) readerData {
-	v := readerData{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
+	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
 		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
@@ -78,9 +78,9 @@ func readerDataOf(read boardRead, limit int) readerData {
 	return v
 }
 
-// listed returns the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from
+// viewerReplays returns the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from
 // SQL if the rebuild takes long.
-func (s *Service) listed(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
+func (s *Service) viewerReplays(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
@@ -143,8 +143,8 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	return err
 }
 
-// shown returns a show as the session froze it. The error is INVALID for a show that was never in the session.
-func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
+// frozenShow returns a show as the session froze it. The error is INVALID for a show that was never in the session.
+func (s *Service) frozenShow(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
 	// The show became a replay long ago, or is on no board. SQL has its present state, and a replay's position does not change

@@ -80,7 +80,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 
 // Reminds returns which of the given shows a user has a reminder of.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
-	return remindsOf(ctx, s.store, user, shows)
+	return remindedShows(ctx, s.store, user, shows)
 }
 
 // Shows reads shows as they are now: from SQL if facts is set, because the cache may lack a change that was just made.

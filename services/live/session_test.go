@@ -261,12 +261,12 @@ func TestPagesExtendTheirSession(t *testing.T) {
 	w.Must(err)
 	t.Cleanup(func() { w.Must(opened.Close()) })
 	h := newHall(w, func(cfg *Config) { cfg.Redis = opened })
-	viewer := h.filled()
+	viewer := h.fullBoardViewer()
 	first := h.page(viewer, Ask{First: 2})
 	// extends reports whether a page writes, beside its one read.
 	extends := func(what string) bool {
 		t.Helper()
-		ask := goOn(first, true)
+		ask := nextAsk(first, true)
 		ask.First = 2
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		page, err := h.boards.Board(ctx, viewer, ask)

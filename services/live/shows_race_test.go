@@ -21,7 +21,7 @@ func TestConcurrentReportsOfOneShow(t *testing.T) {
 	s := newStage(w)
 	host := w.Users(1)[0]
 	for range 10 {
-		id, logged := s.schedule(host), len(s.logged())
+		id, logged := s.schedule(host), len(s.changesInLog())
 		at := w.Clock.Now()
 		title := "Late evening"
 		retitled, err := s.Reschedule(host, id, ShowEdit{Title: &title})
@@ -46,10 +46,10 @@ func TestConcurrentReportsOfOneShow(t *testing.T) {
 			t.Fatalf("%+v", show)
 		}
 		versions := map[uint64]bool{}
-		for _, change := range s.logged()[logged:] {
+		for _, change := range s.changesInLog()[logged:] {
 			versions[change.Show.Version] = true
 		}
-		if changes := len(s.logged()) - logged; changes != 4 || !versions[show.Version] {
+		if changes := len(s.changesInLog()) - logged; changes != 4 || !versions[show.Version] {
 			t.Errorf("the log has %d changes, of the versions %v; the show's is %d", changes, versions, show.Version)
 		}
 	}

@@ -66,8 +66,8 @@ func (s stage) show(id services.PostID) Show {
 	return shows[id]
 }
 
-// logged returns the changes of shows in the log.
-func (s stage) logged() (changes []LogChange) {
+// changesInLog returns the changes of shows in the log.
+func (s stage) changesInLog() (changes []LogChange) {
 	s.TB.Helper()
 	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, LogKind, 0, 1000)
 	s.Must(err)
@@ -84,7 +84,7 @@ func (s stage) facts(shows ...services.PostID) string {
 	s.TB.Helper()
 	history, err := database{s.Store}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
-	text := fmt.Sprintf("%+v %+v", s.logged(), history)
+	text := fmt.Sprintf("%+v %+v", s.changesInLog(), history)
 	for _, id := range shows {
 		reminders, err := readReminders(s.TB.Context(), s.Store, id, 0, 100)
 		s.Must(err)
@@ -125,7 +125,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, ShowReplay, 0, false},
 			{func() *jobs.Command { return s.SetReplay(host, id, "https://example.com/r") }, ShowReplay, 6, false},
 		} {
-			before, logged := s.show(id), len(s.logged())
+			before, logged := s.show(id), len(s.changesInLog())
 			cmd := step.op()
 			s.Must(s.do(cmd))
 			after := s.show(id)
@@ -133,13 +133,13 @@ func TestTheLifeOfAShow(t *testing.T) {
 				t.Fatalf("%s: %v, %+v", cmd.Name, cmd.IDs(), after)
 			}
 			if step.version == 0 {
-				if after != before || len(s.logged()) != logged {
+				if after != before || len(s.changesInLog()) != logged {
 					t.Errorf("%s again changed %+v to %+v", cmd.Name, before, after)
 				}
 				continue
 			}
-			change := s.logged()[logged]
-			if diff := cmp.Diff(after, change.Show); diff != "" || len(s.logged()) != logged+1 {
+			change := s.changesInLog()[logged]
+			if diff := cmp.Diff(after, change.Show); diff != "" || len(s.changesInLog()) != logged+1 {
 				t.Errorf("%s: the log has (-facts +log):\n%s", cmd.Name, diff)
 			}
 			want := before.Version
@@ -180,7 +180,7 @@ func (s stage) wantLife(id services.PostID, planned Show, later time.Time, title
 	}
 	// The host's version changes with the set of live shows, and with nothing else.
 	var moved []ShowStatus
-	for _, change := range s.logged() {
+	for _, change := range s.changesInLog() {
 		if change.Live {
 			moved = append(moved, change.Show.Status)
 		}
@@ -208,8 +208,8 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		w.Must(s.do(s.Service.Start(host, ids[1], time.Time{})))
 		w.Must(s.do(s.Service.End(host, ids[1], time.Time{}, "")))
 		w.Must(s.do(s.Cancel(host, ids[2])))
-		if len(s.logged()) != 0 {
-			t.Fatalf("boards have %+v", s.logged())
+		if len(s.changesInLog()) != 0 {
+			t.Fatalf("boards have %+v", s.changesInLog())
 		}
 		history, _ := database{w.Store}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 0 {
@@ -217,7 +217,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		}
 		w.Work(w.Fanout)
 		var reported []services.PostID
-		for i, change := range s.logged() {
+		for i, change := range s.changesInLog() {
 			reported = append(reported, change.Show.ID)
 			if change.Show != s.show(change.Show.ID) || change.Show.Version != uint64(i+1) {
 				t.Errorf("the log has %+v, the facts %+v", change.Show, s.show(change.Show.ID))
@@ -259,7 +259,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 			events = append(events, events[rapid.IntRange(0, 1).Draw(rt, "which")])
 		}
 		var cmds []*jobs.Command
-		logged := len(s.logged())
+		logged := len(s.changesInLog())
 		for _, i := range rapid.Permutation(indices(len(events))).Draw(rt, "order") {
 			cmds = append(cmds, events[i]())
 		}
@@ -272,7 +272,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 		if show.Status != ShowReplay || !show.StartedAt.Equal(start) || !show.EndedAt.Equal(end) || show.ReplayURL == "" {
 			rt.Fatalf("%+v", show)
 		}
-		if changes := len(s.logged()) - logged; changes != 2 {
+		if changes := len(s.changesInLog()) - logged; changes != 2 {
 			rt.Fatalf("the log has %d changes", changes)
 		}
 	})

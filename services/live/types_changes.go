@@ -64,7 +64,7 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 		after.PlannedAt = wholeMillis(*edit.PlannedAt)
 	}
 	if s.Status == ShowCancelled {
-		return s, false, s.cancelled()
+		return s, false, s.cancelledError()
 	}
 	// An edit that repeats the present plan does not change the plan, so a client may send all fields of its form, also after
 	// the start.
@@ -88,27 +88,27 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 // reported before becomes a replay at once. The error is CONFLICT if the show was cancelled, and INVALID for a time in the future
 // or from before the show was scheduled.
 func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
-	if at, err = s.moment("at", at, now); err != nil {
+	if at, err = s.eventTime("at", at, now); err != nil {
 		return s, false, err
 	}
 	// A show that is live or over stays as it is: starts are reported more than once, and the first report holds.
 	after := s
 	switch s.Status {
 	case ShowCancelled:
-		return s, false, s.cancelled()
+		return s, false, s.cancelledError()
 	case ShowUpcoming:
 		after.Status, after.StartedAt = ShowLive, at
 		// The reports came in the wrong order: the end waited in EndedAt for this start.
 		if !s.EndedAt.IsZero() {
-			after = s.over(at)
+			after = s.toReplay(at)
 		}
 	}
 	return s.changedTo(after, now)
 }
 
-// over turns an upcoming show whose end was reported first into a replay, when its start is reported. A start after the end is set
+// toReplay turns an upcoming show whose end was reported first into a replay, when its start is reported. A start after the end is set
 // to the end.
-func (s Show) over(startedAt time.Time) Show {
+func (s Show) toReplay(startedAt time.Time) Show {
 	s.Status, s.StartedAt = ShowReplay, startedAt
 	if s.EndedAt.Before(startedAt) {
 		s.StartedAt = s.EndedAt
@@ -125,13 +125,13 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 		return s, false, err
 	}
 	unsaid := at.IsZero()
-	if at, err = s.moment("at", at, now); err != nil {
+	if at, err = s.eventTime("at", at, now); err != nil {
 		return s, false, err
 	}
 	after := s
 	switch s.Status {
 	case ShowCancelled:
-		return s, false, s.cancelled()
+		return s, false, s.cancelledError()
 	case ShowLive:
 		if unsaid && at.Before(s.StartedAt) { // the start was recorded by another node's clock, which may be ahead
 			at = s.StartedAt
@@ -176,7 +176,7 @@ func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, 
 		return s, false, err
 	}
 	if s.Status == ShowCancelled {
-		return s, false, s.cancelled()
+		return s, false, s.cancelledError()
 	}
 	after := s
 	after.ReplayURL = replayURL
@@ -215,7 +215,7 @@ func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	case s.EndedAt.IsZero():
 		after.Status, after.CancelledAt = ShowCancelled, at
 	default:
-		after = s.over(s.PlannedAt)
+		after = s.toReplay(s.PlannedAt)
 	}
 	// changedTo has no error of its own: it returns one only so that transitions can end with it.
 	after, changed, _ = s.changedTo(after, now)
@@ -243,8 +243,8 @@ func (s Show) changedTo(after Show, now time.Time) (Show, bool, error) {
 	return after, true, nil
 }
 
-// moment checks the reported time of an event of a show; the zero time is now.
-func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
+// eventTime checks the reported time of an event of a show; the zero time is now.
+func (s Show) eventTime(field string, at, now time.Time) (time.Time, error) {
 	if at.IsZero() {
 		return wholeMillis(now), nil
 	}
@@ -259,8 +259,8 @@ func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// cancelled is the error for a change of a show that was cancelled.
-func (s Show) cancelled() error {
+// cancelledError is the error for a change of a show that was cancelled.
+func (s Show) cancelledError() error {
 	return services.Errorf(services.Conflict, "showId: %s was cancelled, %s", s.GlobalID(), timeText(s.CancelledAt))
 }
 

@@ -39,7 +39,7 @@ const renewal = time.Minute
 // session ends, a new one replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	// Errors of the argument are returned before the subscription opens. After a later error, push.Derive tries again.
-	start, err := Ask{Session: session}.place(viewer)
+	start, err := Ask{Session: session}.parse(viewer)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +68,11 @@ type watcher struct {
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
 	// top is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
-	top       ShowPlace
-	replaced  bool      // a session that was sent or requested has ended
-	slotTaken bool      // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
-	renewed   time.Time // when the session was renewed last
-	waits     time.Time // since when the badges are behind; zero if they are not
+	top         ShowPlace
+	replaced    bool      // a session that was sent or requested has ended
+	slotTaken   bool      // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
+	renewed     time.Time // when the session was renewed last
+	behindSince time.Time // since when the badges are behind; zero if they are not
 }
 
 // wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be
@@ -80,7 +80,7 @@ type watcher struct {
 func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
-		timer := time.NewTicker(w.every())
+		timer := time.NewTicker(w.renewEvery())
 		defer timer.Stop()
 		for {
 			select {
@@ -98,8 +98,8 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	return wakes
 }
 
-// every is the time between two renewals of the session. Each idle time has at least three renewals, so that one may fail.
-func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
+// renewEvery is the time between two renewals of the session. Each idle time has at least three renewals, so that one may fail.
+func (w *watcher) renewEvery() time.Duration { return min(renewal, w.service.idle/3) }
 
 // readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
@@ -109,14 +109,14 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
-		if err := w.follow(ctx, badges, over); err != nil {
+		if err := w.readHosts(ctx, badges, over); err != nil {
 			return change, err
 		}
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
-	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewed) >= w.every()/2 {
+	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewed) >= w.renewEvery()/2 {
 		if !s.renew(ctx, w.session, lease{}) { // without the lease that was read last: another session may have taken the slot since
-			if err := w.follow(ctx, badges, true); err != nil {
+			if err := w.readHosts(ctx, badges, true); err != nil {
 				return change, err
 			}
 		}
@@ -130,7 +130,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
 	// latest.
 	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
-	others, older := w.newHosts()
+	others, older := w.movesOfNewHosts()
 	moves = append(moves, others...)
 	change.Difference = difference(moves)
 	change.NewAbove = newAbove(w.top, moves) + older
@@ -147,19 +147,19 @@ func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	// Sequences are sums of versions over the same hosts, and only rise, so they can be compared.
 	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {
-		w.waits = time.Time{}
+		w.behindSince = time.Time{}
 		return false
 	}
-	if w.waits.IsZero() {
-		w.waits = now
+	if w.behindSince.IsZero() {
+		w.behindSince = now
 	}
-	waited := now.Sub(w.waits)
+	waited := now.Sub(w.behindSince)
 	return waited >= 0 && waited < badgesWithin // the clock may have been set back
 }
 
-// follow reads the followed hosts and the first line of the session's board. It makes a new session if there is none or the
+// readHosts reads the followed hosts and the first line of the session's board. It makes a new session if there is none or the
 // session is over.
-func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool) error {
+func (w *watcher) readHosts(ctx context.Context, badges *services.Badges, over bool) error {
 	s := w.service
 	session := w.session
 	if session.Made == 0 {
@@ -170,7 +170,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 		return err
 	}
 	// The hosts are set before the shows are read, so that a change in between leaves a token.
-	w.hosts.Show(read.hosts)
+	w.hosts.SetHosts(read.hosts)
 	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
 	// before, its present session has no slot, and stays.
 	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
@@ -192,10 +192,10 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	return nil
 }
 
-// newHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows that
+// movesOfNewHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows that
 // are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
 // session's first show.
-func (w *watcher) newHosts() (moves []Move, older int) {
+func (w *watcher) movesOfNewHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.reader.hosts {
 		if !w.session.has(host) {

@@ -46,8 +46,8 @@ func finish(w *fanouttest.World, ids ...services.PostID) {
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
 }
 
-// replayed returns a new show of a host that has started and ended.
-func replayed(w *fanouttest.World, host services.UserID) services.PostID {
+// newReplay returns a new show of a host that has started and ended.
+func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 	w.TB.Helper()
 	id := plan(w, host, time.Minute)
 	start(w, id)
@@ -82,7 +82,7 @@ func boardOf(w *fanouttest.World, user services.UserID) boardRead {
 	ctx := w.TB.Context()
 	for range 3 {
 		read := readBoard(w, user)
-		if !read.Ready || w.Projector.AwaySince(read.Day) {
+		if !read.Ready || w.Projector.AwayIfSeenOn(read.Day) {
 			w.Must(w.Projector.Rebuild(ctx, user))
 			continue
 		}

@@ -221,9 +221,9 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	return err
 }
 
-// markedAt is the end of an entry in the column marks: the time of the mark. The statement puts the last ID that the mark covers
+// markEnd is the end of an entry in the column marks: the time of the mark. The statement puts the last ID that the mark covers
 // before it.
-func markedAt(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
+func markEnd(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
 
 // firstMark returns the time, in microseconds, of the first mark that covers a message, among a user's last marks. If none covers
 // it, the result is otherwise. The last mark of the text may be cut off: it is whole only if it ends with a space.
@@ -263,7 +263,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 		types[i] = []any{kind}
 	}
 	// The mark covers all present messages, unless UpTo or a past moment says where it ends.
-	mark := markedAt(tx.HappenedAt().UnixMicro())
+	mark := markEnd(tx.HappenedAt().UnixMicro())
 	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types, mark}
 	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
 		upTo, keep, args = reach, keepReadTo, []any{user, types, reach, mark}

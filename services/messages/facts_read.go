@@ -119,12 +119,12 @@ func list(ctx context.Context, db *sql.DB, user services.UserID, types []string,
 	if unreadOnly {
 		st = unreadOf
 	}
-	return read(ctx, db, st, user, before, types, limit)
+	return selectMessages(ctx, db, st, user, before, types, limit)
 }
 
 // byID reads messages of a user by their IDs; a message that the user does not have is absent.
 func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
-	list, err := read(ctx, db, messagesByID, user, ids)
+	list, err := selectMessages(ctx, db, messagesByID, user, ids)
 	found := make(map[ID]Message, len(list))
 	for _, message := range list {
 		found[message.ID] = message
@@ -132,8 +132,8 @@ func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[
 	return found, err
 }
 
-// read runs a statement that selects columns and the time of reading.
-func read(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
+// selectMessages runs a statement that selects columns and the time of reading.
+func selectMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var m Message
 		var created, updated int64

@@ -31,7 +31,7 @@ SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key
 // SELECT is enough, because the rows exist soon after the send.
 func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
 	has, err := typesHeld(ctx, tx, user, ids)
-	if err == nil && lacks(has, ids) != 0 {
+	if err == nil && firstLacking(has, ids) != 0 {
 		if err = deliverEarly(ctx, tx, user, ids, has, upTo); err == nil {
 			has, err = typesHeld(ctx, tx, user, ids) // also what a job has delivered in between
 		}
@@ -40,7 +40,7 @@ func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 		return nil, err
 	}
 	// The message does not exist, was sent to others, or was brought by an import whose jobs have not run.
-	if id := lacks(has, ids); id != 0 {
+	if id := firstLacking(has, ids); id != 0 {
 		field := "ids"
 		if len(upTo) > 0 {
 			field = "upTo"
@@ -67,8 +67,8 @@ func typesByID(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (
 	})
 }
 
-// lacks is the first of some messages that is not among those found; 0 if all are.
-func lacks(found map[ID]string, ids []ID) ID {
+// firstLacking is the first of some messages that is not among those found; 0 if all are.
+func firstLacking(found map[ID]string, ids []ID) ID {
 	for _, id := range ids {
 		if _, known := found[id]; !known {
 			return id

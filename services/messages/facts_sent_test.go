@@ -146,7 +146,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 			given := func(dated bool, kind string, ids ...ID) {
 				b.T.Helper()
 				for _, id := range ids {
-					b.message(id, kind)
+					b.addMessage(id, kind)
 					b.MustWrite(func(tx *sql.Tx) error {
 						_, err := deliver(b.Ctx, tx, id, []services.UserID{1, 2}, dated)
 						return err
@@ -178,9 +178,9 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		all := []string{"general", "offer"}
-		b.message(20, "general")
-		b.message(30, "general")
-		b.message(40, "offer")
+		b.addMessage(20, "general")
+		b.addMessage(30, "general")
+		b.addMessage(40, "offer")
 		for _, id := range []ID{20, 30, 40} {
 			b.give(id, 1)
 		}
@@ -203,7 +203,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 			b.markRead(1, selection{Types: all, Gen: services.AnyGen})
 		}
 		for id, kind := range map[ID]string{10: "general", 25: "general", 35: "general", 15: "offer", 31: "offer"} {
-			b.message(id, kind)
+			b.addMessage(id, kind)
 			b.MustWrite(func(tx *sql.Tx) error {
 				_, err := deliver(b.Ctx, tx, id, []services.UserID{1, 2}, true)
 				return err
@@ -250,14 +250,14 @@ func TestMarksKeepTheLastOnes(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		const marks = 60
 		for id := ID(1); id <= marks; id++ {
-			b.message(2*id, "general")
+			b.addMessage(2*id, "general")
 			b.give(2*id, 1)
 			b.markRead(1, selection{Types: []string{"general"}, Gen: services.AnyGen})
 			b.Clock.Advance(time.Minute)
 		}
 		end := b.Clock.Now()
 		readBefore := func(id ID) time.Duration {
-			b.message(id, "general")
+			b.addMessage(id, "general")
 			b.MustWrite(func(tx *sql.Tx) error {
 				_, err := deliver(b.Ctx, tx, id, []services.UserID{1}, true)
 				return err

@@ -27,8 +27,8 @@ func runText(ctx context.Context, tx *sql.Tx, text string) error {
 	return err
 }
 
-// message inserts a message without recipients.
-func (b bundle) message(id ID, kind string) Message {
+// addMessage inserts a message without recipients.
+func (b bundle) addMessage(id ID, kind string) Message {
 	b.T.Helper()
 	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
 	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}) })
@@ -82,8 +82,8 @@ func state(user services.UserID, kind string, version uint64, unread int) State 
 
 func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 	eachBundle(t, func(b bundle) {
-		first := b.message(10, "general")
-		b.message(20, "offer")
+		first := b.addMessage(10, "general")
+		b.addMessage(20, "offer")
 		sqltest.Equal(b.T, b.give(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
 		sqltest.Equal(b.T, b.give(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
 		sqltest.Equal(b.T, b.give(20, 1), []State{state(1, "offer", 1, 1)})
@@ -113,7 +113,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 			return runText(b.Ctx, tx, fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
 				INSERT INTO site_message_recipients (user_number, message, type) SELECT 1, n * %d, 'general' FROM s`, 2*most, perDay/100))
 		})
-		b.message(2*most*perDay, "general")
+		b.addMessage(2*most*perDay, "general")
 		given := b.give(2*most*perDay, 1)
 		counted := func(found []State, want int) {
 			b.T.Helper()
@@ -140,7 +140,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 // A delivery that is repeated, or comes after the mark, keeps the read state.
 func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
-		b.message(10, "general")
+		b.addMessage(10, "general")
 		b.give(10, 1, 2)
 		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
 		sqltest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
@@ -152,7 +152,7 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 6; id++ {
-			b.message(id, []string{"general", "offer"}[id%2])
+			b.addMessage(id, []string{"general", "offer"}[id%2])
 			b.give(id, 1, 2)
 		}
 		both := []string{"general", "offer"}
@@ -178,8 +178,8 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 // A mark that names a message that the user does not have changes nothing at all.
 func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 	eachBundle(t, func(b bundle) {
-		b.message(10, "general")
-		b.message(20, "general")
+		b.addMessage(10, "general")
+		b.addMessage(20, "general")
 		b.give(10, 1)
 		b.give(20, 2)
 		for _, fn := range []func(tx *sql.Tx) error{
@@ -207,7 +207,7 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 
 func TestAnEditKeepsReadStates(t *testing.T) {
 	eachBundle(t, func(b bundle) {
-		m := b.message(10, "general")
+		m := b.addMessage(10, "general")
 		b.give(10, 1, 2)
 		b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}})
 		m.ReadAt = b.Clock.Now()
@@ -229,7 +229,7 @@ func TestTextOfAMessage(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text) })
-		b.message(6, "general")
+		b.addMessage(6, "general")
 		got, found, err := TextOf(b.Ctx, b.DB, 5)
 		sqltest.Equal(b.T, sqltest.Must(got, err)(b.T), text)
 		sqltest.Equal(b.T, found, true)
@@ -241,7 +241,7 @@ func TestTextOfAMessage(t *testing.T) {
 func TestPagesListEveryMessageOnce(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 25; id++ {
-			b.message(id, "general")
+			b.addMessage(id, "general")
 			b.give(id, 1)
 		}
 		var got []ID
@@ -280,7 +280,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 		}
 		var work sync.WaitGroup
 		for id := ID(1); id <= messages; id++ {
-			b.message(id, "general")
+			b.addMessage(id, "general")
 			work.Go(func() {
 				for range 2 { // every delivery twice
 					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
@@ -321,7 +321,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		for id := ID(1); id <= 3; id++ {
-			b.message(id, "general")
+			b.addMessage(id, "general")
 			b.give(id, 1, 2)
 		}
 		gen := func() uint64 { return sqltest.Must(generation(b.Ctx, b.DB, 1))(b.T) }

@@ -107,7 +107,7 @@ var Checks = map[string]func(c Config) string{
 		return reason
 	},
 	"notification-expiry": func(c Config) string {
-		_, reason := notificationExpiry(c.NotifyFor)
+		_, reason := notificationExpiry(c.NotificationExpiry)
 		return reason
 	},
 	"badge-expiry": func(c Config) string {

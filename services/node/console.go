@@ -70,7 +70,7 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 // shown: the page must work best when the node does not. It is called for each view of the overview, and keeps nothing.
 func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.State {
 	status, text := s.Ready.state()
-	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
+	state := console.State{Node: s.Config.Node, Readyz: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
 		// The engines are asked one after the other: each has its own timeout, and there are only two.
 		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
@@ -88,7 +88,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	nodes, err := jobs.Nodes(within, s.Store)
 	fault("the nodes", err)
 	for _, node := range nodes {
-		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, Silent: node.Silent, Ahead: node.Ahead.Round(time.Millisecond)})
+		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, SilentFor: node.Silent, Ahead: node.Ahead.Round(time.Millisecond)})
 	}
 	kinds, err := jobs.CountsByKind(within, s.Store)
 	fault("the jobs by kind", err)

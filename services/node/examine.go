@@ -143,7 +143,7 @@ func (x *examination) data() {
 // is a failure: a small node works, and the operator decides.
 func (x *examination) machine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
-	if limit, known := openFiles(); known {
+	if limit, known := openFilesLimit(); known {
 		sockets := max(int64(limit)-filesBeside, 0)
 		x.warnIf(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}

@@ -96,7 +96,7 @@ func exported(b *peopletest.Bundle, user services.UserID) string {
 func TestExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *sql.Tx) error { return exporttest.Live(b.Ctx, tx) })
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
 		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
 		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
@@ -235,7 +235,7 @@ func textOf(lines []export.Line) (text string) {
 func TestPagesOfAnExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *sql.Tx) error { return exporttest.Live(b.Ctx, tx) })
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
 		for _, size := range []int{1, 2, 3, 7, 1000} {
 			for user := services.UserID(1); user <= 2; user++ {
 				sqltest.Equal(b.T, textOf(pages(b, user, size, func(int) {})), exported(b, user))

@@ -136,13 +136,13 @@ type jobCollector struct {
 }
 
 var (
-	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run, including those planned for later.", nil, nil)
-	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up after five failures of their own.", nil, nil)
-	fanoutWaits = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
-	fanoutLag   = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
-	changesDue  = prometheus.NewDesc("tidings_changes_waiting", "Users whose badges are to be compared with their last change.", nil, nil)
-	changesLag  = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
-	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
+	jobsWaiting    = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run, including those planned for later.", nil, nil)
+	jobsDead       = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up after five failures of their own.", nil, nil)
+	fanoutWaiting  = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
+	fanoutLag      = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
+	changesWaiting = prometheus.NewDesc("tidings_changes_waiting", "Users whose badges are to be compared with their last change.", nil, nil)
+	changesLag     = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
+	jobsOldest     = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
 )
 
 // Describe names the metrics.
@@ -150,9 +150,9 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- jobsWaiting
 	out <- jobsDead
 	out <- jobsOldest
-	out <- fanoutWaits
+	out <- fanoutWaiting
 	out <- fanoutLag
-	out <- changesDue
+	out <- changesWaiting
 	out <- changesLag
 }
 
@@ -178,14 +178,14 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	out <- prometheus.MustNewConstMetric(fanoutWaits, prometheus.GaugeValue, float64(lag.Waiting))
+	out <- prometheus.MustNewConstMetric(fanoutWaiting, prometheus.GaugeValue, float64(lag.Waiting))
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
 	// Both are 0 while the stream is off.
 	due, late, err := c.changes(ctx)
 	if err != nil {
 		return
 	}
-	out <- prometheus.MustNewConstMetric(changesDue, prometheus.GaugeValue, float64(due))
+	out <- prometheus.MustNewConstMetric(changesWaiting, prometheus.GaugeValue, float64(due))
 	out <- prometheus.MustNewConstMetric(changesLag, prometheus.GaugeValue, late)
 }
 

@@ -228,7 +228,7 @@ func (s *Server) around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		resolvers.Around(sources)(server)
 		if s.spans != nil {
-			transport.Traced(server)
+			transport.Trace(server)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	}
 	// A load balancer needs to see this before connections end, so nothing else happens first.
 	s.Ready.Set(false)
-	s.Front.Drain(min(s.Config.Drain, lastRequests))
+	s.Front.Drain(min(s.Config.Drain, keepIdleFor))
 	// Workers end beside the drain of the sockets, which takes most of the time.
 	stopWorkers()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
@@ -93,9 +93,9 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	return failure
 }
 
-// lastRequests is the least time for which idle connections stay open after SIGTERM, unless the drain time is shorter. A proxy that
+// keepIdleFor is the least time for which idle connections stay open after SIGTERM, unless the drain time is shorter. A proxy that
 // keeps using such a connection gets an answer that closes the connection within that time.
-const lastRequests = time.Second
+const keepIdleFor = time.Second
 
 // runHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.
 func (s *Server) runHints(ctx context.Context) error {

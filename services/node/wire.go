@@ -33,7 +33,7 @@ import (
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// Lists in settings are parsed here. Checks has checked them, so the reasons that the parsers return are ignored.
 	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
-	expiry, _ := notificationExpiry(s.Config.NotifyFor)
+	expiry, _ := notificationExpiry(s.Config.NotificationExpiry)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.

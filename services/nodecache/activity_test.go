@@ -12,7 +12,7 @@ import (
 )
 
 func (e *engines) ActivityThresholds(context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
-	return e.activity, e.activity.IdleAfter > 0, e.sqlDown
+	return e.activity, e.activity.IdleAfter > 0, e.sqlErr
 }
 
 func TestActivityThresholdsFollowTheLog(t *testing.T) {
@@ -39,12 +39,12 @@ func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	}
 	held, _ := m.Activity.Thresholds()
 	set(5 * time.Hour)
-	e.sqlDown = errors.New("away")
+	e.sqlErr = errors.New("away")
 	catchUp()
 	if got, known := m.Activity.Thresholds(); !known || got != held {
 		t.Errorf("without SQL: %+v, %v: want what was known, %+v", got, known, held)
 	}
-	e.sqlDown = nil
+	e.sqlErr = nil
 	catchUp()
 	if got, _ := m.Activity.Thresholds(); got != e.activity {
 		t.Errorf("SQL is back: %+v: want %+v", got, e.activity)

@@ -78,12 +78,12 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	s.run(t)
 	s.inFlightAre(t, "one that is on its way is listed once", 5)
 	waits(6)
-	e.sqlDown = errors.New("away")
+	e.sqlErr = errors.New("away")
 	if _, err := s.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nothing is said")
 	}
 	s.inFlightAre(t, "what was known stays", 5)
-	e.sqlDown = nil
+	e.sqlErr = nil
 	s.run(t)
 	s.inFlightAre(t, "SQL is back", 5, 6)
 }

@@ -17,8 +17,8 @@ func TestTheSequenceRisesWithAPulledPost(t *testing.T) {
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m.Pulled.Follow(reader, of(huge))
-	m.Pulled.Learn(t.Context(), of(huge))
+	m.Pulled.Follow(reader, followsOf(huge))
+	m.Pulled.Learn(t.Context(), followsOf(huge))
 	both := []services.UserID{reader, reader + 1}
 	last := m.Log.Learned(both)
 	for _, change := range []struct {

@@ -22,8 +22,8 @@ type engines struct {
 	copied   map[services.PostID]services.Post // the copies of posts in Redis
 	log      []changelog.Entry
 	activity services.ActivityThresholds
-	sqlDown  error // what reads of SQL return; nil while SQL answers
-	redis    error // what calls of Redis return; nil while Redis answers
+	sqlErr   error // what reads of SQL return; nil while SQL answers
+	redisErr error // what calls of Redis return; nil while Redis answers
 
 	pullAuthors []services.UserID                     // the authors that PullAuthors lists
 	pulled      map[services.UserID]posts.PulledPosts // what PulledPosts returns
@@ -44,7 +44,7 @@ func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit in
 			list = append(list, author)
 		}
 	}
-	return list, e.sqlDown
+	return list, e.sqlErr
 }
 
 func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
@@ -58,11 +58,11 @@ func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limi
 		known.Posts = posts
 		found[author] = known
 	}
-	return found, e.sqlDown
+	return found, e.sqlErr
 }
 
 func (e *engines) InFlightFanouts(context.Context) ([]posts.InFlightFanout, error) {
-	return slices.Clone(e.unfinished), e.sqlDown
+	return slices.Clone(e.unfinished), e.sqlErr
 }
 
 func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
@@ -70,7 +70,7 @@ func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, 
 	if kind != JobFanOut {
 		return nil, errors.New("the node cache asked for jobs of kind " + kind)
 	}
-	return e.waiting[:min(limit, len(e.waiting))], e.sqlDown
+	return e.waiting[:min(limit, len(e.waiting))], e.sqlErr
 }
 
 func newEngines() *engines {
@@ -82,12 +82,12 @@ func newEngines() *engines {
 
 func (e *engines) Posts(_ context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
 	e.sqlPosts += len(ids)
-	return pick(e.posts, ids), e.sqlDown
+	return pick(e.posts, ids), e.sqlErr
 }
 
 func (e *engines) Users(_ context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	e.sqlUsers += len(numbers)
-	return pick(e.users, numbers), e.sqlDown
+	return pick(e.users, numbers), e.sqlErr
 }
 
 func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services.UserID, error) {
@@ -98,7 +98,7 @@ func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services
 			found[user.Key] = number
 		}
 	}
-	return found, e.sqlDown
+	return found, e.sqlErr
 }
 
 func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
@@ -109,7 +109,7 @@ func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit
 			after = append(after, entry)
 		}
 	}
-	return after, e.sqlDown
+	return after, e.sqlErr
 }
 
 func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
@@ -118,12 +118,12 @@ func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, 
 			head = max(head, entry.Version)
 		}
 	}
-	return head, 0, e.sqlDown
+	return head, 0, e.sqlErr
 }
 
 func (e *engines) Copies(_ context.Context, posts []services.PostID, _ []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	e.redisCalls++
-	return pick(e.copied, posts), map[services.UserID]services.User{}, e.redis
+	return pick(e.copied, posts), map[services.UserID]services.User{}, e.redisErr
 }
 
 func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []services.User) error {
@@ -131,7 +131,7 @@ func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []se
 	for _, post := range posts {
 		e.copied[post.ID] = post
 	}
-	return e.redis
+	return e.redisErr
 }
 
 // pick returns the entries of a map that have one of the keys.
@@ -188,7 +188,7 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 
 func TestReadsWithoutRedis(t *testing.T) {
 	e := newEngines()
-	e.posts[1], e.redis = post(1, 1), errors.New("no Redis")
+	e.posts[1], e.redisErr = post(1, 1), errors.New("no Redis")
 	if posts := read(t, newCaches(e), 1); posts[1].Body != "body" {
 		t.Errorf("got %v", posts)
 	}
@@ -196,7 +196,7 @@ func TestReadsWithoutRedis(t *testing.T) {
 
 func TestReadReportsThatSQLIsAway(t *testing.T) {
 	e := newEngines()
-	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
+	e.sqlErr = services.Errorf(services.Unavailable, "no SQL")
 	if _, _, err := newCaches(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
 		t.Errorf("got %v", err)
 	}
@@ -295,7 +295,7 @@ func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
-	e.sqlDown = errors.New("away")
+	e.sqlErr = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("the log could not be read, and nobody says so")
 	}

@@ -43,8 +43,8 @@ type ownChange struct {
 	version uint64
 }
 
-// own makes the node see its own change at once.
-func (s *stage) own(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
+// seeOwn makes the node see its own change at once.
+func (s *stage) seeOwn(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
 
 // change writes a change of a post into SQL and the log; at is the time of the log entry.
 func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
@@ -72,8 +72,8 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 // digits prints a number as a payload of the log has it.
 func digits(n uint64) string { return services.UserIDText(services.UserID(n)) }
 
-// of returns follows of the authors, in which all of their posts count.
-func of(authors ...services.UserID) (list []services.FollowedAuthor) {
+// followsOf returns follows of the authors, in which all of their posts count.
+func followsOf(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {
 		list = append(list, services.FollowedAuthor{Author: author})
 	}
@@ -88,8 +88,8 @@ func (s *stage) run(t testing.TB) {
 	}
 }
 
-// counts checks that exactly want posts of the authors are newer than seen.
-func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
+// wantCount checks that exactly want posts of the authors are newer than seen.
+func (s *stage) wantCount(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
 	t.Helper()
 	got := s.Pulled.Count(authors, seen)
 	if got.New != want || got.More || got.Behind {
@@ -104,30 +104,30 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
 	s.run(t)
-	first := s.counts(t, 0, 1, of(huge)...)
+	first := s.wantCount(t, 0, 1, followsOf(huge)...)
 	if first.Sequence != 2 {
 		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.Sequence)
 	}
-	s.Pulled.Follow(reader, of(huge))
+	s.Pulled.Follow(reader, followsOf(huge))
 	s.change(huge, 9, false, noon)
 	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
 	s.change(51, 8, false, noon)
 	s.run(t)
-	later := s.counts(t, 0, 3, of(huge)...)
+	later := s.wantCount(t, 0, 3, followsOf(huge)...)
 	if later.Sequence <= first.Sequence || s.notified.Load() != 1 {
 		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.notified.Load())
 	}
-	s.counts(t, 5, 2, of(huge)...)
-	s.counts(t, 6, 3, of(huge, 51)...)
-	s.counts(t, 5, 1, services.FollowedAuthor{Author: huge, Since: 7})
-	s.counts(t, 9, 0, of(huge, 51)...)
+	s.wantCount(t, 5, 2, followsOf(huge)...)
+	s.wantCount(t, 6, 3, followsOf(huge, 51)...)
+	s.wantCount(t, 5, 1, services.FollowedAuthor{Author: huge, Since: 7})
+	s.wantCount(t, 9, 0, followsOf(huge, 51)...)
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 7, true, noon)
 	s.run(t)
-	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.notified.Load() != 2 {
+	if gone := s.wantCount(t, 0, 2, followsOf(huge)...); gone.Sequence <= later.Sequence || s.notified.Load() != 2 {
 		t.Errorf("after a deletion %+v, notified %d times", gone, s.notified.Load())
 	}
-	list, known := s.Pulled.Of(of(huge, 51))
+	list, known := s.Pulled.Of(followsOf(huge, 51))
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
 		t.Errorf("listed are %v, %t", list, known)
 	}
@@ -145,23 +145,23 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
 	s.run(t)
-	s.own(s.change(huge, 9, false, noon))
-	sequence := s.counts(t, 0, 2, of(huge)...).Sequence
+	s.seeOwn(s.change(huge, 9, false, noon))
+	sequence := s.wantCount(t, 0, 2, followsOf(huge)...).Sequence
 	s.run(t)
-	if again := s.counts(t, 0, 2, of(huge)...); again.Sequence != sequence {
+	if again := s.wantCount(t, 0, 2, followsOf(huge)...); again.Sequence != sequence {
 		t.Errorf("the log made a new version of what was known: %d after %d", again.Sequence, sequence)
 	}
 	s.change(huge, 12, false, noon) // by another node
-	s.own(s.change(huge, 12, true, noon))
-	s.counts(t, 0, 2, of(huge)...)
+	s.seeOwn(s.change(huge, 12, true, noon))
+	s.wantCount(t, 0, 2, followsOf(huge)...)
 	s.run(t)
-	s.counts(t, 0, 2, of(huge)...)
+	s.wantCount(t, 0, 2, followsOf(huge)...)
 	// A load that was read before a change does not undo the change.
 	s.Pulled.Changed(PullChange{Author: huge, Post: 13}, s.head+1)
 	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
 	}
-	if list, _ := s.Pulled.Of(of(huge)); !slices.Contains(list[0].Posts, 13) {
+	if list, _ := s.Pulled.Of(followsOf(huge)); !slices.Contains(list[0].Posts, 13) {
 		t.Errorf("the load took a change back: %v", list)
 	}
 }
@@ -170,15 +170,15 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 // changes nothing.
 func TestALoadAfterAnOwnPost(t *testing.T) {
 	s := newStage()
-	s.own(s.change(huge, 5, false, noon))
-	s.own(s.change(huge, 6, false, noon))
+	s.seeOwn(s.change(huge, 5, false, noon))
+	s.seeOwn(s.change(huge, 6, false, noon))
 	s.change(huge, 5, true, noon) // by another node
 	s.run(t)
-	s.counts(t, 0, 1, of(huge)...)
+	s.wantCount(t, 0, 1, followsOf(huge)...)
 	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
 	}
-	s.counts(t, 0, 1, of(huge)...)
+	s.wantCount(t, 0, 1, followsOf(huge)...)
 }
 
 // The cache keeps a bounded number of an author's posts. Below them is a floor, and a count that may lack posts below it says
@@ -191,20 +191,20 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 		s.change(huge, i+1, false, noon)
 	}
 	s.run(t)
-	list, _ := s.Pulled.Of(of(huge))
+	list, _ := s.Pulled.Of(followsOf(huge))
 	kept := len(list[0].Posts)
 	if kept < pulledKept || kept > pulledKept+pulledSlack || list[0].Floor != services.PostID(many-kept) {
 		t.Fatalf("%d kept, the floor is %d", kept, list[0].Floor)
 	}
-	if got := s.Pulled.Count(of(huge), 0); !got.More || got.New != kept {
+	if got := s.Pulled.Count(followsOf(huge), 0); !got.More || got.New != kept {
 		t.Errorf("%+v, want more", got)
 	}
-	s.counts(t, list[0].Floor, kept, of(huge)...)
+	s.wantCount(t, list[0].Floor, kept, followsOf(huge)...)
 	for i := range services.PostID(2 * pulledKept) {
 		s.change(huge, many-i, true, noon)
 	}
 	s.run(t)
-	if list, _ := s.Pulled.Of(of(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
+	if list, _ := s.Pulled.Of(followsOf(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
 		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].Floor)
 	}
 }
@@ -217,10 +217,10 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 		s.change(huge, i+1, false, noon)
 	}
 	s.run(t)
-	last := s.Pulled.Count(of(huge), 0)
+	last := s.Pulled.Count(followsOf(huge), 0)
 	for i := range services.PostID(pulledSlack + pulledKept) {
-		s.own(s.change(huge, 2*pulledKept-i, true, noon))
-		if now := s.Pulled.Count(of(huge), 0); now.Sequence <= last.Sequence {
+		s.seeOwn(s.change(huge, 2*pulledKept-i, true, noon))
+		if now := s.Pulled.Count(followsOf(huge), 0); now.Sequence <= last.Sequence {
 			t.Fatalf("after deletion %d: %+v after %+v", i, now, last)
 		} else {
 			last = now
@@ -230,12 +230,12 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 		t.Fatalf("before the older ones are read: %+v", last)
 	}
 	s.run(t)
-	if whole := s.Pulled.Count(of(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
+	if whole := s.Pulled.Count(followsOf(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
 		t.Errorf("once they are read: %+v after %+v", whole, last)
 	}
 	fresh := New(Config{Facts: s.e, Redis: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	fresh.Pulled.Learn(t.Context(), of(huge))
-	if was, is := s.Pulled.Count(of(huge), 0), fresh.Pulled.Count(of(huge), 0); was != is {
+	fresh.Pulled.Learn(t.Context(), followsOf(huge))
+	if was, is := s.Pulled.Count(followsOf(huge), 0), fresh.Pulled.Count(followsOf(huge), 0); was != is {
 		t.Errorf("this node says %+v, and one that has just started %+v", was, is)
 	}
 }
@@ -246,34 +246,34 @@ func TestAnUnknownAuthor(t *testing.T) {
 	s := newStage()
 	s.run(t)
 	s.e.pulled[huge] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
-	s.e.sqlDown = errors.New("away")
-	s.Pulled.Follow(reader, of(huge))
-	s.Pulled.Learn(t.Context(), of(huge))
-	if got := s.Pulled.Count(of(huge), 0); !got.Behind {
+	s.e.sqlErr = errors.New("away")
+	s.Pulled.Follow(reader, followsOf(huge))
+	s.Pulled.Learn(t.Context(), followsOf(huge))
+	if got := s.Pulled.Count(followsOf(huge), 0); !got.Behind {
 		t.Errorf("SQL is away, and %+v", got)
 	}
-	if _, known := s.Pulled.Of(of(huge)); known {
+	if _, known := s.Pulled.Of(followsOf(huge)); known {
 		t.Error("SQL is away, and the list is said to be whole")
 	}
-	s.e.sqlDown = nil
+	s.e.sqlErr = nil
 	s.run(t)
-	s.counts(t, 0, 2, of(huge)...)
+	s.wantCount(t, 0, 2, followsOf(huge)...)
 	if s.notified.Load() != 1 {
 		t.Errorf("the reader was notified %d times", s.notified.Load())
 	}
 	s.e.pulled[51] = posts.PulledPosts{Posts: []services.PostID{3}}
-	s.Pulled.Learn(t.Context(), of(huge, 51))
-	s.counts(t, 0, 3, of(huge, 51)...)
+	s.Pulled.Learn(t.Context(), followsOf(huge, 51))
+	s.wantCount(t, 0, 3, followsOf(huge, 51)...)
 	asked := s.e.sqlPulled
-	s.Pulled.Learn(t.Context(), of(huge, 51), of(51))
+	s.Pulled.Learn(t.Context(), followsOf(huge, 51), followsOf(51))
 	if s.e.sqlPulled != asked {
 		t.Error("what is known was read again")
 	}
 	s.change(52, 0, false, noon) // pulled from now on, without a post yet
 	s.run(t)
-	s.e.sqlDown = errors.New("away")
-	s.Pulled.Learn(t.Context(), of(52))
-	s.counts(t, 0, 0, of(52)...)
+	s.e.sqlErr = errors.New("away")
+	s.Pulled.Learn(t.Context(), followsOf(52))
+	s.wantCount(t, 0, 0, followsOf(52)...)
 }
 
 // Random histories of publications and deletions through this node and others, with trimmed logs, loads and repetitions: in the
@@ -302,7 +302,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 			case 3:
 				for _, change := range own { // some of them are applied early, in their order
 					if rapid.Bool().Draw(r, "own") {
-						s.own(change)
+						s.seeOwn(change)
 					}
 				}
 				own = nil
@@ -313,7 +313,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
 				s.now, own = s.now.Add(time.Hour), nil // log entries are kept for an hour
 			}
-			now := s.Pulled.Count(of(authors...), 0)
+			now := s.Pulled.Count(followsOf(authors...), 0)
 			if now.New != last.New && now.Sequence <= last.Sequence || now.Sequence < last.Sequence {
 				r.Fatalf("the count went from %+v to %+v", last, now)
 			}
@@ -321,8 +321,8 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 		}
 		s.now = s.now.Add(time.Second)
 		s.run(t)
-		s.Pulled.Learn(t.Context(), of(authors...))
-		list, known := s.Pulled.Of(of(authors...))
+		s.Pulled.Learn(t.Context(), followsOf(authors...))
+		list, known := s.Pulled.Of(followsOf(authors...))
 		for i, author := range authors {
 			if !known || !slices.Equal(list[i].Posts, s.e.pulled[author].Posts) {
 				r.Fatalf("author %d: %v in memory, %v in SQL", author, list[i].Posts, s.e.pulled[author].Posts)

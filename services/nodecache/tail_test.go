@@ -14,7 +14,7 @@ func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
 	for _, entry := range e.log {
 		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
 	}
-	return heads, e.sqlDown
+	return heads, e.sqlErr
 }
 
 // A hint that the log has grown costs one SELECT if it has not. If it has, only the kinds that have grown are read.
@@ -48,7 +48,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e.log = append(e.log, changelog.Entry{Kind: "shared", Version: 1, At: at(6)})
 	tail("a change that all users share, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
-	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
+	e.sqlErr = services.Errorf(services.Unavailable, "no SQL")
 	if _, err := m.Log.Tail(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("without SQL: %v", err)
 	}

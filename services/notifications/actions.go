@@ -11,7 +11,7 @@ import (
 // caller drops those beyond the limit.
 var newestActions = sql.NewStatement("newest causes of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
+WHERE `+inGroupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+inGroupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
 // Action is one of the actions that a notification groups. Callers read its contents by Actor and Object.

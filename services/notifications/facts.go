@@ -27,8 +27,8 @@ const ofCause = `notification_causes.recipient = c.recipient AND notification_ca
 // causeRows are the rows c that ofCause joins: causes by their whole key.
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
-// standingOf selects the standing causes of a group c: those that count.
-const standingOf = ` FROM notification_causes n
+// fromStanding selects the standing causes of a group c: those that count.
+const fromStanding = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
 // coveredLate is the condition under which an earlier mark of a whole category makes a group g read too, because it covers a cause of
@@ -57,8 +57,8 @@ var (
 	// difference, since counting would read every like that the post has ever had.
 	moveGroups = sql.NewStatement("move notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
-SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+standingOf+`
-		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
+SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+fromStanding+`
+		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+fromStanding+`
 		ORDER BY n.at DESC LIMIT 1), 0), causes, read_to, 0, undo, undo_to
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT, undo BIGINT, undo_to BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
@@ -85,7 +85,7 @@ type group struct {
 // order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
 	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
-	causes, moments := identified(causes)
+	causes, moments := splitMoments(causes)
 	named := make([]counter, len(causes))
 	for i, cause := range causes {
 		named[i] = counter{cause.Recipient, cause.Category}
@@ -161,7 +161,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	moved := map[group]*groupChange{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		key := counter{c.Recipient, c.Category}
-		if m := b.marks[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
+		if m := b.rows[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true
 			if by > 0 {
 				m.head = max(m.head, place)
@@ -233,7 +233,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 
 // cover sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
 func (b *lockedCounters) cover(r newCause, by *groupChange) {
-	m, h := b.marks[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
+	m, h := b.rows[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
 	switch {
 	case r.carried:
 		if r.read {

@@ -86,7 +86,7 @@ func (b *lockedCounters) knownAnswers(missing []newCause, known map[Cause]held) 
 			continue
 		}
 		mention := Cause{Recipient: r.Recipient, Category: services.CategoryMention, Subject: r.Object, Actor: r.Actor}
-		m := b.marks[counter{mention.Recipient, mention.Category}]
+		m := b.rows[counter{mention.Recipient, mention.Category}]
 		if h, was := known[mention]; was && m != nil {
 			answers = append(answers, knownAnswer{newCause: r, mention: h, seen: m.seen, stored: true})
 		} else if place := ended[mention]; place != 0 && m != nil {
@@ -116,7 +116,7 @@ func (b *lockedCounters) placeLowest(ctx context.Context, answers []knownAnswer,
 		of := lowestPlaces(a.Recipient, a.read)
 		a.place, a.carried = max(taken[of]+1, of.first), true
 		taken[of] = a.place
-		if m := b.marks[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low
+		if m := b.rows[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low
 			m.seen, m.kept = a.place, true
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 // answer publishes a post that answers a post of the recipient, mentions the recipient, or both.
 func (p *panel) answer() {
-	a := &answer{id: p.nextID(), author: p.someone(), names: rapid.Bool().Draw(p.t, "names me")}
-	if !a.names || rapid.Bool().Draw(p.t, "answers") {
+	a := &answer{id: p.nextID(), author: p.someone(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
+	if !a.mentionsMe || rapid.Bool().Draw(p.t, "answers") {
 		a.parent = p.somePost()
 	}
 	p.MustWrite(func(tx *sql.Tx) error {
 		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
-		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.names {
+		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.mentionsMe {
 			return err
 		}
 		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
@@ -35,7 +35,7 @@ func (p *panel) edit() {
 		return
 	}
 	mentions := []posts.Mention{{User: a.author}}
-	if a.names = !a.names; a.names {
+	if a.mentionsMe = !a.mentionsMe; a.mentionsMe {
 		a.since = p.nextID()
 		mentions = append(mentions, posts.Mention{User: p.m.me, Since: a.since})
 	}

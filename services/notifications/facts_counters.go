@@ -64,8 +64,8 @@ type head struct {
 	changed bool // save writes the row
 }
 
-// mark is the row of a counter, and whether this transaction changes it.
-type mark struct {
+// counterRow is the row of a counter, and whether this transaction changes it.
+type counterRow struct {
 	// head is the greatest position that was ever shown in the category, seen the position up to which the user saw it. Neither
 	// goes back.
 	head, seen services.PostID
@@ -84,7 +84,7 @@ type lockedCounters struct {
 	// heads has every recipient of order, and marks has every counter of order. A counter that was not named is not locked and is
 	// absent here. Its version stays even if a statement changes its groups, as with a category that is being removed.
 	heads map[services.UserID]*head
-	marks map[counter]*mark
+	rows  map[counter]*counterRow
 }
 
 // lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other
@@ -92,7 +92,7 @@ type lockedCounters struct {
 func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCounters, error) {
 	named = slices.Clone(named)
 	slices.SortFunc(named, counter.compare)
-	b := &lockedCounters{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[counter]*mark{}}
+	b := &lockedCounters{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, rows: map[counter]*counterRow{}}
 	if len(b.order) == 0 {
 		return b, nil
 	}
@@ -117,9 +117,9 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 	}
 	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
 		var key counter
-		var m mark
+		var m counterRow
 		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo, &m.undoTo)
-		b.marks[key] = &m
+		b.rows[key] = &m
 		return err
 	})
 }
@@ -133,7 +133,7 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 		}
 	}
 	for _, key := range b.order {
-		if m := b.marks[key]; m.changed || m.kept {
+		if m := b.rows[key]; m.changed || m.kept {
 			// A change that is not visible is written without a newer version.
 			raised := 0
 			if m.changed {

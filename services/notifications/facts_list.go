@@ -76,23 +76,23 @@ var listBy = map[filter]sql.Statement{
 // inGroup is the condition for the standing causes of a group c, without the alias of the table at its beginning.
 const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
 
-// groupOf is inGroup with an alias of notification_causes.
-func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
+// inGroupOf is inGroup with an alias of notification_causes.
+func inGroupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
 	// In most categories an actor has one cause in a group: the newest 8 causes are read. In comments and host categories an actor may
 	// have many (c.many): there the newest 64 are read.
 	sampleActors = sql.NewStatement("sample the actors of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT, many BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
-	THEN (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 63)
-	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
+WHERE `+inGroupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
+	THEN (SELECT m.at FROM notification_causes m WHERE `+inGroupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 63)
+	ELSE (SELECT m.at FROM notification_causes m WHERE `+inGroupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
 	// countActors counts users and not causes: one user may have written many comments. Actor 0 is nobody.
 	countActors = sql.NewStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+groupOf("n")+` GROUP BY c.i`)
+WHERE `+inGroupOf("n")+` GROUP BY c.i`)
 
 	// headOf reads the generation, and the greatest position of an unread group: a mark of the whole list reaches up to that
 	// position.

@@ -162,8 +162,8 @@ func (p *panel) look(d *device) {
 	d.known = p.m.places()
 }
 
-// report sends a mark of the list that a device loaded last.
-func (p *panel) report() {
+// sendMark sends a mark of the list that a device loaded last.
+func (p *panel) sendMark() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
 		p.look(shown)
@@ -265,7 +265,7 @@ func (p *panel) agree() {
 		onlyUnseen: func(n Notification) bool { return n.Seen || n.Older },
 	}
 	for only, leavesOut := range wants {
-		sqltest.Equal(p.t, p.walk(only), p.m.reached(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
+		sqltest.Equal(p.t, p.walk(only), p.m.withReach(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
 	}
 	for _, state := range sqltest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
 		sqltest.Equal(p.t, state, p.m.state(now, state.Category))
@@ -326,7 +326,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				case step == 10:
 					p.look(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
 				case step <= 14:
-					p.report()
+					p.sendMark()
 				case step <= 16:
 					p.tell()
 				case step == 17:

@@ -95,7 +95,7 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 		if err := scan(&key.category); err != nil {
 			return err
 		}
-		if m := b.marks[key]; m != nil { // else the category is being removed
+		if m := b.rows[key]; m != nil { // else the category is being removed
 			m.changed = true
 		}
 		changed++
@@ -130,14 +130,14 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	return upTo, err
 }
 
-// newestOf reads shown positions from the states. The positions of heads are not used, because they may belong to hidden causes.
-var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
+// newestShownOf reads shown positions from the states. The positions of heads are not used, because they may belong to hidden causes.
+var newestShownOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
 	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
 // newestShown is the newest position that was ever shown to a user, and the newest shown position that was deleted. Unlike a
 // head's position, neither belongs to a hidden cause, so that an error does not reveal a hidden cause.
 func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.PostID, err error) {
-	_, err = tx.One(ctx, newestOf, []any{user}, &newest, &gone)
+	_, err = tx.One(ctx, newestShownOf, []any{user}, &newest, &gone)
 	return max(newest, gone), gone, err
 }
 
@@ -177,7 +177,7 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 	if upTo, err = checkPlace(ctx, tx, user, h, upTo); err != nil {
 		return nil, err
 	}
-	for _, m := range b.marks {
+	for _, m := range b.rows {
 		// A late or repeated mark lowers nothing.
 		if upTo > m.seen {
 			m.seen, m.changed = upTo, true
@@ -234,7 +234,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 		p, found := places[id]
 		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.marks is being
 		// removed.
-		if !found || p.first != id || b.marks[p.counter] == nil {
+		if !found || p.first != id || b.rows[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
 		// The whole notification is read, including the causes that joined it after it was shown.
@@ -242,7 +242,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, place := range read.Shown {
 		p, found := places[place]
-		if !found || b.marks[p.counter] == nil {
+		if !found || b.rows[p.counter] == nil {
 			return nil, services.Errorf(services.NotFound, "ids: %s is not of a notification of yours", services.UpToText(place))
 		}
 		add(p, place)
@@ -280,7 +280,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 		undo = 0
 	}
 	for _, category := range read.Categories {
-		m := b.marks[counter{user, category}]
+		m := b.rows[counter{user, category}]
 		if undo != 0 && m.undoTo != m.readTo {
 			m.undoTo, m.kept = m.readTo, true
 		}
@@ -353,7 +353,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	// unread now.
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
 	// Causes of the mark's time that are reported later are unread too.
-	for _, m := range b.marks {
+	for _, m := range b.rows {
 		m.readTo, m.kept = m.undoTo, true
 	}
 	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
@@ -375,7 +375,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 		return nil, err
 	}
 	p, found := places[id]
-	if !found || p.first != id || p.newest == 0 || b.marks[p.counter] == nil {
+	if !found || p.first != id || p.newest == 0 || b.rows[p.counter] == nil {
 		return nil, notYours("id", id)
 	}
 	// The mark begins a new generation, as an undo does: a mark of an older list must not mark the notification read.

@@ -39,13 +39,13 @@ func (b *bundle) runMark(mark func(tx *sql.Tx) error) error {
 	return b.Write(b.Ctx, mark)
 }
 
-// reads marks notifications of user 1 read.
-func (b *bundle) reads(read readMark) error {
+// markRead marks notifications of user 1 read.
+func (b *bundle) markRead(read readMark) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
 }
 
-// readsAll marks all notifications of user 1 read; until is when the mark can no longer be undone.
-func (b *bundle) readsAll(gen uint64) (until time.Time) {
+// markAllRead marks all notifications of user 1 read; until is when the mark can no longer be undone.
+func (b *bundle) markAllRead(gen uint64) (until time.Time) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		_, until, err = markAllRead(b.Ctx, tx, 1, services.Categories, 0, gen)
@@ -54,18 +54,18 @@ func (b *bundle) readsAll(gen uint64) (until time.Time) {
 	return until
 }
 
-// undoes undoes the last "mark all read" of user 1.
-func (b *bundle) undoes() error {
+// undoAllRead undoes the last "mark all read" of user 1.
+func (b *bundle) undoAllRead() error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
-// unreads marks a notification of user 1 unread.
-func (b *bundle) unreads(place services.PostID) error {
+// markUnread marks a notification of user 1 unread.
+func (b *bundle) markUnread(place services.PostID) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
 }
 
-// three adds likes of three posts of user 1 and returns the positions, the oldest first.
-func (b *bundle) three() (places []services.PostID) {
+// likeThree adds likes of three posts of user 1 and returns the positions, the oldest first.
+func (b *bundle) likeThree() (places []services.PostID) {
 	b.T.Helper()
 	b.post(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
@@ -75,8 +75,8 @@ func (b *bundle) three() (places []services.PostID) {
 	return places
 }
 
-// answers publishes an answer that may mention users, and applies its causes for user 1.
-func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
+// publishAnswer publishes an answer that may mention users, and applies its causes for user 1.
+func (b *bundle) publishAnswer(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
@@ -93,15 +93,15 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		for i := range services.PostID(12) {
-			b.answers(at+i, 5, services.UserID(2+i%10))
+			b.publishAnswer(at+i, 5, services.UserID(2+i%10))
 		}
 		list := b.listed(everything)
 		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != maxSample || list[0].Sample[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
-		b.answers(at+20, 5, 3) // a user who commented before comments again
+		b.publishAnswer(at+20, 5, 3) // a user who commented before comments again
 		b.wants("a further comment of the same person", 1, 1)
 		b.remove(at + 20)
 		b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
@@ -114,9 +114,9 @@ func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		b.post(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
-		b.answers(at, 5, 2, 1)
-		b.answers(at+1, 5, 1, 1) // by the recipient
-		b.answers(at+2, 0, 3, 4) // by others, to others
+		b.publishAnswer(at, 5, 2, 1)
+		b.publishAnswer(at+1, 5, 1, 1) // by the recipient
+		b.publishAnswer(at+2, 0, 3, 4) // by others, to others
 		list := b.listed(everything)
 		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
 			t.Fatalf("the list is %+v", list)
@@ -148,9 +148,9 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 // alone.
 func TestOnePositionMarksAllCategories(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.three()
+		b.likeThree()
 		b.Clock.Advance(time.Second)
-		b.answers(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
+		b.publishAnswer(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
 		b.wants("three likes and a mention", 4, 4)
 		mention := b.listed(everything)[0]
 		mentions := []services.Category{services.CategoryMention}
@@ -169,7 +169,7 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 
 func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		mine := b.three()
+		mine := b.likeThree()
 		b.post(9, 50)
 		b.like(50, 2)
 		b.Clock.Advance(-time.Hour) // so that its position is lower
@@ -178,9 +178,9 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			err  error
 			code services.Code
 		}{
-			"read another's, with one's own": {b.reads(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
-			"read up to another's":           {b.reads(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
-			"unread another's":               {b.unreads(others), services.NotFound},
+			"read another's, with one's own": {b.markRead(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
+			"read up to another's":           {b.markRead(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
+			"unread another's":               {b.markUnread(others), services.NotFound},
 			"seen up to another's": {b.runMark(func(tx *sql.Tx) error {
 				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, others)
 				return err
@@ -207,14 +207,14 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
+		sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
 		b.wants("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
 		b.wants("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.apply(cause(5, 3))
-		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
 		b.wants("all of it read", 0, 0)
 		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
 		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
@@ -223,8 +223,8 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		b.like(5, 4)
 		b.apply(cause(5, 4))
 		b.wants("another joined", 1, 1)
-		sqltest.Coded(b.T, b.reads(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
-		sqltest.Equal(b.T, b.reads(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		sqltest.Coded(b.T, b.markRead(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
+		sqltest.Equal(b.T, b.markRead(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
 		b.wants("by its id all of it is read", 0, 0)
 	})
 }
@@ -272,7 +272,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 			if len(list) != 1 || list[0].Place != later {
 				t.Errorf("mark %d: unseen are %+v, want %v alone", i, list, later)
 			}
-			b.readsAll(services.AnyGen)
+			b.markAllRead(services.AnyGen)
 		}
 	})
 }
@@ -280,51 +280,51 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 // A row that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		places := b.three()
-		sqltest.Equal(b.T, b.reads(readMark{Shown: places, Gen: services.AnyGen}), nil)
+		places := b.likeThree()
+		sqltest.Equal(b.T, b.markRead(readMark{Shown: places, Gen: services.AnyGen}), nil)
 		b.wants("read", 0, 0)
-		sqltest.Equal(b.T, b.unreads(places[1]), nil)
+		sqltest.Equal(b.T, b.markUnread(places[1]), nil)
 		b.wants("one unread again, never seen", 1, 1)
 		old := readMark{Shown: places, Gen: 0}
-		sqltest.Equal(b.T, b.reads(old), nil)
+		sqltest.Equal(b.T, b.markRead(old), nil)
 		b.wants("a late mark by ids", 1, 1)
-		sqltest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
-		b.readsAll(0)
+		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
+		b.markAllRead(0)
 		b.wants("late marks of everything", 1, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
 		b.wants("seen", 0, 1)
-		sqltest.Equal(b.T, b.unreads(places[0]), nil)
+		sqltest.Equal(b.T, b.markUnread(places[0]), nil)
 		b.wants("another unread again, which was seen", 0, 2)
 		old.Gen = 2
-		sqltest.Equal(b.T, b.reads(old), nil)
+		sqltest.Equal(b.T, b.markRead(old), nil)
 		b.wants("a mark of now", 0, 0)
 	})
 }
 
 func TestMarkAllReadAndUndo(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		places := b.three()
-		sqltest.Equal(b.T, b.reads(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
-		until := b.readsAll(services.AnyGen)
+		places := b.likeThree()
+		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
+		until := b.markAllRead(services.AnyGen)
 		sqltest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
 		b.wants("all read", 0, 0)
 		b.Clock.Advance(10 * time.Second)
-		sqltest.Equal(b.T, b.readsAll(services.AnyGen), until) // a second tap changes nothing
-		sqltest.Equal(b.T, b.reads(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until) // a second tap changes nothing
+		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
 		b.like(7, 3)
 		b.apply(cause(7, 3))
 		b.Clock.Advance(20 * time.Second)
-		sqltest.Equal(b.T, b.undoes(), nil)
+		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
-		sqltest.Coded(b.T, b.undoes(), services.Conflict) // an undo works once
-		sqltest.Equal(b.T, b.reads(readMark{Categories: services.Categories, Gen: 0}), nil)
+		sqltest.Coded(b.T, b.undoAllRead(), services.Conflict) // an undo works once
+		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
 		b.wants("a late repetition of what was undone", 1, 1)
-		b.readsAll(services.AnyGen)
+		b.markAllRead(services.AnyGen)
 		b.Clock.Advance(30*time.Second + time.Microsecond)
-		err := b.undoes()
+		err := b.undoAllRead()
 		sqltest.Coded(b.T, err, services.Conflict)
 		if !strings.Contains(err.Error(), "30 s") {
 			t.Errorf("it does not name the limit: %v", err)
@@ -337,16 +337,16 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 // the first.
 func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.three()
-		until := b.readsAll(services.AnyGen)
+		b.likeThree()
+		until := b.markAllRead(services.AnyGen)
 		b.like(7, 3)
 		b.apply(cause(7, 3))
 		b.unlike(7, 3)
 		b.apply(cause(7, 3))
 		b.Clock.Advance(time.Second)
-		sqltest.Equal(b.T, b.readsAll(services.AnyGen), until)
+		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until)
 		b.wants("all read", 0, 0)
-		sqltest.Equal(b.T, b.undoes(), nil)
+		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wants("undone", 3, 3)
 	})
 }
@@ -354,16 +354,16 @@ func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
 // "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		places := b.three()
+		places := b.likeThree()
 		b.unlike(7, 2)
 		b.apply(cause(7, 2))
 		b.wants("two left", 2, 2)
-		sqltest.Coded(b.T, b.unreads(places[2]), services.NotFound)
-		b.readsAll(services.AnyGen)
+		sqltest.Coded(b.T, b.markUnread(places[2]), services.NotFound)
+		b.markAllRead(services.AnyGen)
 		b.like(7, 2)
 		b.apply(cause(7, 2))
 		b.wants("the third again", 0, 0)
-		sqltest.Equal(b.T, b.undoes(), nil)
+		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wants("undone", 3, 3)
 	})
 }
@@ -371,10 +371,10 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 // A mark of some categories, or up to a position, ends the undo of the mark before.
 func TestAnotherMarkEndsTheUndo(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		b.three()
-		b.readsAll(services.AnyGen)
-		sqltest.Equal(b.T, b.reads(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
-		sqltest.Coded(b.T, b.undoes(), services.Conflict)
+		b.likeThree()
+		b.markAllRead(services.AnyGen)
+		sqltest.Equal(b.T, b.markRead(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
+		sqltest.Coded(b.T, b.undoAllRead(), services.Conflict)
 		b.wants("all read", 0, 0)
 	})
 }

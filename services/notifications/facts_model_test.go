@@ -13,7 +13,7 @@ import (
 type answer struct {
 	id, parent services.PostID // parent is 0 if it is no answer
 	author     services.UserID
-	names      bool            // it mentions the recipient
+	mentionsMe bool            // it mentions the recipient
 	since      services.PostID // of the edit by which it mentions the recipient; 0: since it was published
 	deleted    bool
 }
@@ -32,8 +32,8 @@ type groupKey struct {
 	bucket   int64
 }
 
-// reading is the model of a group's row: up to which position the group was read.
-type reading struct {
+// readState is the model of a group's row: up to which position the group was read.
+type readState struct {
 	to, undoTo services.PostID
 	// gen is the generation in which the group was last marked unread; undo is the number of the mark that undoTo belongs to.
 	gen, undo uint64
@@ -59,7 +59,7 @@ type panelModel struct {
 
 	// known has the stored causes, and read has the stored groups.
 	known    map[Cause]*applied
-	read     map[groupKey]*reading
+	read     map[groupKey]*readState
 	head     services.PostID // the newest position of any cause
 	gen      uint64          // the generation of marks
 	undo     uint64          // the number of the last mark of everything
@@ -75,7 +75,7 @@ func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
 		answers: map[services.PostID]*answer{}, told: map[Cause]*telling{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
-		read: map[groupKey]*reading{}, versions: map[services.Category]uint64{},
+		read: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
 	}
@@ -99,12 +99,12 @@ func (m *panelModel) facts() map[Cause]time.Time {
 	}
 	for id, a := range m.answers {
 		c := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
-		if !a.names {
+		if !a.mentionsMe {
 			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
 		}
-		if !a.deleted && (a.names || a.parent != 0 && !m.deleted[a.parent]) {
+		if !a.deleted && (a.mentionsMe || a.parent != 0 && !m.deleted[a.parent]) {
 			facts[c] = id.Moment()
-			if a.names && a.since != 0 {
+			if a.mentionsMe && a.since != 0 {
 				facts[c] = a.since.Moment()
 			}
 		}
@@ -117,8 +117,8 @@ func (m *panelModel) keyOf(c Cause) groupKey {
 	return groupKey{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
 }
 
-// named reports whether the job of cause also serves other: they are equal, or cause stands for every actor of the subject.
-func named(cause, other Cause) bool {
+// serves reports whether the job of cause also serves other: they are equal, or cause stands for every actor of the subject.
+func serves(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category != hostOrders && cause.Category != hostCalls && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
@@ -138,11 +138,11 @@ func byKey(a, b Cause) int {
 // apply is the model of applyCauses.
 func (m *panelModel) apply(now time.Time, causes []Cause) {
 	facts := m.facts()
-	causes, moments := identified(causes)
+	causes, moments := splitMoments(causes)
 	changed := map[services.Category]bool{}
 	var fresh []Cause
 	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known)), slices.Collect(maps.Keys(moments))) {
-		if !slices.ContainsFunc(causes, func(cause Cause) bool { return named(cause, c) }) {
+		if !slices.ContainsFunc(causes, func(cause Cause) bool { return serves(cause, c) }) {
 			continue
 		}
 		_, stands := facts[c]
@@ -185,7 +185,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
 		}
 		if m.read[m.keyOf(c)] == nil {
-			m.read[m.keyOf(c)] = &reading{first: place}
+			m.read[m.keyOf(c)] = &readState{first: place}
 		}
 		r := m.read[m.keyOf(c)]
 		if tops[m.keyOf(c)] == 0 {
@@ -268,7 +268,7 @@ func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
 
 // readAll marks a group read up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
 // kept.
-func (r *reading) readAll(upTo services.PostID, undo uint64) {
+func (r *readState) readAll(upTo services.PostID, undo uint64) {
 	if undo != 0 {
 		r.undo, r.undoTo = undo, r.to
 	}
@@ -279,7 +279,7 @@ func (r *reading) readAll(upTo services.PostID, undo uint64) {
 func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.head)
 	changed := map[services.Category]bool{}
-	var undone []*reading // none of these is shown, so marking them read changes nothing visible
+	var undone []*readState // none of these is shown, so marking them read changes nothing visible
 	for of, r := range m.read {
 		switch {
 		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:
@@ -362,8 +362,8 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	return list
 }
 
-// reached sets Reach in the first entry of a whole list: the position up to which a mark of that list reaches.
-func (m *panelModel) reached(list []Notification) []Notification {
+// withReach sets Reach in the first entry of a whole list: the position up to which a mark of that list reaches.
+func (m *panelModel) withReach(list []Notification) []Notification {
 	if len(list) == 0 {
 		return list
 	}

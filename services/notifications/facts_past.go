@@ -107,9 +107,9 @@ func (p places) next(recipient services.UserID, moment services.PostID) (place s
 	return place
 }
 
-// identified returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause that
+// splitMoments returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause that
 // has one. A moment is no part of a cause's key: a cause is the same with and without it.
-func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
+func splitMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	causes = slices.Clone(causes)
 	var moments map[Cause]services.PostID
 	for i, cause := range causes {

@@ -104,22 +104,22 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 		unread int
 	}{
 		"marked unread": {func(b *bundle, places []services.PostID) {
-			b.readsAll(services.AnyGen)
-			sqltest.Equal(b.T, b.unreads(places[0]), nil)
+			b.markAllRead(services.AnyGen)
+			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
 		}, 1},
 		"left out by a mark of an older list": {func(b *bundle, places []services.PostID) {
-			sqltest.Equal(b.T, b.unreads(places[0]), nil)
-			b.readsAll(0)
+			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+			b.markAllRead(0)
 		}, 1},
 		"read in part since": {func(b *bundle, places []services.PostID) {
-			b.readsAll(services.AnyGen)
-			sqltest.Equal(b.T, b.unreads(places[0]), nil)
-			sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
+			b.markAllRead(services.AnyGen)
+			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+			sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
 		}, 1},
 		"read before everything": {func(b *bundle, places []services.PostID) {
-			sqltest.Equal(b.T, b.unreads(places[0]), nil)
-			sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: places, Gen: services.AnyGen})), nil)
-			b.readsAll(services.AnyGen)
+			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+			sqltest.Equal(b.T, b.markRead(withAll(readMark{Shown: places, Gen: services.AnyGen})), nil)
+			b.markAllRead(services.AnyGen)
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

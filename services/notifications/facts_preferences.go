@@ -42,14 +42,14 @@ var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUN
 // preferences are a user's preferences of categories, by the name of each. A category without a preference counts and alerts by
 // its definition.
 type preferences struct {
-	version uint64
-	of      map[services.Category]Preference
+	version    uint64
+	byCategory map[services.Category]Preference
 }
 
 // modes returns the modes that the user chose, in the form that the document has.
 func (p preferences) modes() services.CategoryModes {
 	modes := services.CategoryModes{Version: p.version}
-	for category, preference := range p.of {
+	for category, preference := range p.byCategory {
 		if !preference.Chosen {
 			continue
 		}
@@ -90,7 +90,7 @@ func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, 
 
 // parsePreferences parses the column preferences. A mode that this version does not know counts as not chosen.
 func parsePreferences(version uint64, text string) (preferences, error) {
-	found := preferences{version: version, of: map[services.Category]Preference{}}
+	found := preferences{version: version, byCategory: map[services.Category]Preference{}}
 	list := map[services.Category]storedPreference{}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return found, err
@@ -106,7 +106,7 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 		if one.Since != nil {
 			preference.since = *one.Since
 		}
-		found.of[category] = preference
+		found.byCategory[category] = preference
 	}
 	return found, nil
 }
@@ -124,7 +124,7 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 		return false, err
 	}
 	found := all[user]
-	before := found.of[category]
+	before := found.byCategory[category]
 	after := before
 	change(&after)
 	// A preference that chooses no mode has the zero mode, so that before and after compare as equal.
@@ -138,9 +138,9 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	if after.alerts(usual) && !before.alerts(usual) {
 		after.since = tx.Now
 	}
-	found.of[category] = after
+	found.byCategory[category] = after
 	list := map[services.Category]storedPreference{}
-	for category, preference := range found.of {
+	for category, preference := range found.byCategory {
 		var one storedPreference
 		if preference.Chosen {
 			one.Mode = modeNames[preference.Mode]

@@ -91,8 +91,8 @@ func cause(subject services.PostID, actor services.UserID) Cause {
 	return Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
 }
 
-// today is the state of user 1 with some unseen groups of today and no others.
-func (b *bundle) today(version uint64, head, seen services.PostID, groups int) State {
+// stateOfToday is the state of user 1 with some unseen groups of today and no others.
+func (b *bundle) stateOfToday(version uint64, head, seen services.PostID, groups int) State {
 	return State{Recipient: 1, Category: like, Version: version, Head: head, Seen: seen,
 		Day: b.Clock.Now().Unix() / 86400, Days: [8]int{groups}}
 }
@@ -103,12 +103,12 @@ func TestLikeNotifiesOnce(t *testing.T) {
 		b.like(5, 2)
 		place := services.PostIDAt(b.Clock.Now())
 		for range 3 { // redelivered
-			sqltest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.today(1, place, 0, 1)})
+			sqltest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.stateOfToday(1, place, 0, 1)})
 		}
 		b.like(5, 3)
 		b.like(6, 2)
-		sqltest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.today(2, place+2, 0, 2)})
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.today(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.stateOfToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.stateOfToday(2, place+2, 0, 2)})
 	})
 }
 
@@ -119,12 +119,12 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.apply(cause(5, 2))
 		place := services.PostIDAt(b.Clock.Now())
 		b.unlike(5, 2)
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.see(0), b.today(3, place, place, 0))
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.see(0), b.stateOfToday(3, place, place, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.today(4, place, place, 0)}) // seen, and stays seen
+		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(4, place, place, 0)}) // seen, and stays seen
 	})
 }
 
@@ -134,11 +134,11 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
 		place := services.PostIDAt(b.Clock.Now())
-		sqltest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.today(1, place+3, 0, 2)})
+		sqltest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.stateOfToday(1, place+3, 0, 2)})
 		b.remove(5)
-		sqltest.Equal(b.T, b.apply(cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.apply(cause(5, 0)), []State{b.stateOfToday(2, place+3, 0, 1)})
 		b.like(5, 9)
-		sqltest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.today(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.stateOfToday(2, place+3, 0, 1)})
 	})
 }
 
@@ -148,7 +148,7 @@ func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
 		b.post(2, 6)
 		b.like(5, 1)
 		b.like(6, 3)
-		sqltest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.today(0, 0, 0, 0)})
+		sqltest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.stateOfToday(0, 0, 0, 0)})
 	})
 }
 
@@ -164,7 +164,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		b.Clock.Advance(time.Microsecond) // the next day
 		b.like(5, 6)
 		place := services.PostIDAt(b.Clock.Now())
-		want := b.today(1, place+3, 0, 1)
+		want := b.stateOfToday(1, place+3, 0, 1)
 		want.Days[1] = 2
 		sqltest.Equal(b.T, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []State{want})
 	})
@@ -195,23 +195,23 @@ func TestUnseenGroupsByDays(t *testing.T) {
 
 func TestRaiseNotificationsSeen(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		sqltest.Equal(b.T, b.see(0), b.today(0, 0, 0, 0)) // without notifications there is nothing to mark
+		sqltest.Equal(b.T, b.see(0), b.stateOfToday(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.post(1, 5, 6, 7)
 		place := services.PostIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
 			b.apply(cause(post, 2))
 		}
-		sqltest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.see(place), b.today(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.see(place+1), b.today(5, place+2, place+1, 1))
-		sqltest.Equal(b.T, b.see(place), b.today(5, place+2, place+1, 1)) // a late report
+		sqltest.Equal(b.T, b.see(place), b.stateOfToday(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.see(place), b.stateOfToday(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.see(place+1), b.stateOfToday(5, place+2, place+1, 1))
+		sqltest.Equal(b.T, b.see(place), b.stateOfToday(5, place+2, place+1, 1)) // a late report
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, place+3)
 			return err
 		})
 		sqltest.Coded(b.T, err, services.Invalid)
-		sqltest.Equal(b.T, b.see(0), b.today(6, place+2, place+2, 0))
+		sqltest.Equal(b.T, b.see(0), b.stateOfToday(6, place+2, place+2, 0))
 		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
 	})
 }
@@ -303,8 +303,8 @@ func (b *bundle) versions() string {
 // Neither a mark nor its error reveals a mention by an author who hides their posts from the user.
 func TestMarksRevealNoHiddenCause(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
-		places := b.three()
-		b.readsAll(1)
+		places := b.likeThree()
+		b.markAllRead(1)
 		b.Clock.Advance(time.Minute)
 		probe := func() string {
 			err := b.runMark(func(tx *sql.Tx) error {
@@ -318,7 +318,7 @@ func TestMarksRevealNoHiddenCause(t *testing.T) {
 			_, err := people.Restrict(b.Ctx, tx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: 50})
 			return err
 		})
-		b.answers(60, 5, 3, 1)
+		b.publishAnswer(60, 5, 3, 1)
 		if list := b.listed(0); len(list) != 3 {
 			t.Fatalf("the list is %+v", list)
 		}
@@ -326,7 +326,7 @@ func TestMarksRevealNoHiddenCause(t *testing.T) {
 			t.Errorf("a mark beyond the newest is %s, and after a hidden mention %s", before, after)
 		}
 		versions := b.versions()
-		if until := b.readsAll(2); !until.IsZero() {
+		if until := b.markAllRead(2); !until.IsZero() {
 			t.Errorf("all was read, and yet reading it can be undone until %v", until)
 		}
 		if now := b.versions(); now != versions {

@@ -131,7 +131,7 @@ func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command,
 			return ids, err
 		}
 		// The entry is in the same transaction, because the log's version is the version of the definitions.
-		return ids, changeDefinition(ctx, tx, category.Name)
+		return ids, appendDefinitionChange(ctx, tx, category.Name)
 	}), nil
 }
 
@@ -162,7 +162,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
 			return nil, err
 		}
-		return []string{string(name)}, changeDefinition(ctx, tx, name)
+		return []string{string(name)}, appendDefinitionChange(ctx, tx, name)
 	}), nil
 }
 
@@ -172,9 +172,9 @@ func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 
-// changeDefinition tells every node that the badges of all users may have changed. Its log entry names no users: a definition is
+// appendDefinitionChange tells every node that the badges of all users may have changed. Its log entry names no users: a definition is
 // shared, and laps of the change stream find the users whose badges changed.
-func changeDefinition(ctx context.Context, tx *sql.Tx, name services.Category) error {
+func appendDefinitionChange(ctx context.Context, tx *sql.Tx, name services.Category) error {
 	_, err := changelog.Append(ctx, tx, LogKind, string(name), nil)
 	return err
 }
@@ -217,7 +217,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 				return err
 			}
 			if changed = changed || differs; differs {
-				if err := changeDefinition(ctx, tx, category.Name); err != nil {
+				if err := appendDefinitionChange(ctx, tx, category.Name); err != nil {
 					return err
 				}
 			}

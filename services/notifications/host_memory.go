@@ -40,14 +40,14 @@ func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostC
 
 // addLearned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
 func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
-	learned := m.Now().At()
+	learned := m.Current().At()
 	for i := range sums {
 		sums[i] += learned
 	}
 }
 
-// Now returns the definitions that this node knows; nil before the first definition.
-func (m *Memory) Now() *services.HostCategories {
+// Current returns the definitions that this node knows; nil before the first definition.
+func (m *Memory) Current() *services.HostCategories {
 	if m == nil {
 		return nil
 	}
@@ -57,11 +57,11 @@ func (m *Memory) Now() *services.HostCategories {
 // refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. The answer to a
 // command that changes a definition then shows the badges by the new definitions.
 func (m *Memory) refresh(ctx context.Context) error {
-	before := m.Now().At()
+	before := m.Current().At()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
-	if m.log != nil && m.Now().At() != before {
+	if m.log != nil && m.Current().At() != before {
 		m.log.NotifyShared()
 	}
 	return nil
@@ -75,7 +75,7 @@ func (m *Memory) load(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := m.Now(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
+	if now := m.Current(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
 		return nil
 	}
 	// The reader of documents must know the fields of these definitions before a badge is rendered with them.
@@ -90,18 +90,18 @@ func (m *Memory) load(ctx context.Context) error {
 // defined it just now. A category that is unknown even then is being removed.
 func (m *Memory) definitionsFor(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
 	for _, category := range categories {
-		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {
+		if _, known := m.Current().Find(category); known || !category.IsHostCategory() {
 			continue
 		}
 		err := m.refresh(ctx)
-		return m.Now(), err
+		return m.Current(), err
 	}
-	return m.Now(), nil
+	return m.Current(), nil
 }
 
-// all are the names of all categories, the host application's categories last. The caller must not change the list.
-func (m *Memory) all() []services.Category {
-	hosts := m.Now().All()
+// allCategories are the names of all categories, the host application's categories last. The caller must not change the list.
+func (m *Memory) allCategories() []services.Category {
+	hosts := m.Current().All()
 	if len(hosts) == 0 {
 		return services.Categories
 	}

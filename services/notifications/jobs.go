@@ -210,7 +210,7 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 	for after, more := (Cause{}), true; more; {
 		var last Cause
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again, so after is set only when it is committed
-			_, last, more, err = applyCausesOf(ctx, tx, s.Memory.all(), recipient, actor, after, s.causesOfAPage)
+			_, last, more, err = applyCausesOf(ctx, tx, s.Memory.allCategories(), recipient, actor, after, s.causesOfAPage)
 			return err
 		})
 		if err != nil {

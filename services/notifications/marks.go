@@ -64,7 +64,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 		return nil, err
 	}
 	// All categories are locked, as a named notification may be of any of them.
-	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.all()}
+	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.allCategories()}
 	named, given := len(read.IDs)+len(read.Shown), read.IDs != nil || read.Shown != nil
 	switch ranged := read.Categories != nil || read.UpTo != 0; {
 	case given && (ranged || read.All), read.All && ranged:
@@ -91,7 +91,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 // notification counts again only if it is beyond the seen position: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, err := markUnread(ctx, tx, user, s.Memory.all(), id)
+		states, err := markUnread(ctx, tx, user, s.Memory.allCategories(), id)
 		return states, nil, err
 	})
 }
@@ -104,7 +104,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 		return nil, err
 	}
 	return s.mark("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, until, err := markAllRead(ctx, tx, user, s.Memory.all(), upTo, gen)
+		states, until, err := markAllRead(ctx, tx, user, s.Memory.allCategories(), upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
 		}
@@ -128,7 +128,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 // UndoAllRead is the command that undoes the last MarkAllRead. The error is CONFLICT after 30 s, and if there is nothing to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, err := undoAllRead(ctx, tx, user, s.Memory.all())
+		states, err := undoAllRead(ctx, tx, user, s.Memory.allCategories())
 		return states, nil, err
 	})
 }

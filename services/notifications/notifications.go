@@ -149,7 +149,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	if err != nil {
 		return Page{}, err
 	}
-	hosts := s.Memory.Now()
+	hosts := s.Memory.Current()
 	only := everything
 	switch {
 	case query.UnseenOnly: // an unseen notification is always unread
@@ -174,5 +174,5 @@ func (s *Service) At(ctx context.Context, user services.UserID, places []service
 	if len(places) == 0 {
 		return nil, nil
 	}
-	return readAt(ctx, s.db, user, places, s.Memory.Now(), s.expiry)
+	return readAt(ctx, s.db, user, places, s.Memory.Current(), s.expiry)
 }

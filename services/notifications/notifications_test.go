@@ -42,7 +42,7 @@ func newNodeWith(w *fanouttest.World, causes int) node {
 	w.CompareCounts(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
 		states, err := statesOfUser(ctx, w.Store, user)
 		for _, state := range states {
-			if shown, is := state.shown(n.service.Memory.Now()); is {
+			if shown, is := state.shown(n.service.Memory.Current()); is {
 				counts = append(counts, shown)
 			}
 		}
@@ -59,8 +59,8 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	})
 }
 
-// seen returns the command that marks notifications seen. The mark must be valid.
-func (n node) seen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
+// markSeen returns the command that marks notifications seen. The mark must be valid.
+func (n node) markSeen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
 	n.TB.Helper()
 	cmd, err := n.service.MarkSeen(user, categories, upTo)
 	n.Must(err)
@@ -201,7 +201,7 @@ func TestALikeThatComesBackIsNotNew(t *testing.T) {
 		author, liker := users[0], users[1]
 		post := n.Post(author)
 		n.doWithJobs(n.like(liker, post))
-		n.doWithJobs(n.seen(author, nil, 0))
+		n.doWithJobs(n.markSeen(author, nil, 0))
 		n.wants(author, "seen", 0)
 		n.doWithJobs(n.unlike(liker, post))
 		n.doWithJobs(n.like(liker, post))
@@ -245,10 +245,10 @@ func TestSeenUpToAPosition(t *testing.T) {
 			upTo services.PostID
 			left int
 		}{{places[0], 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
-			n.doWithJobs(n.seen(author, []services.Category{services.CategoryLike}, look.upTo))
+			n.doWithJobs(n.markSeen(author, []services.Category{services.CategoryLike}, look.upTo))
 			n.wants(author, "seen up to "+look.upTo.String(), look.left)
 		}
-		if err := n.do(n.seen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
+		if err := n.do(n.markSeen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
 			t.Errorf("beyond the newest: %v", err)
 		}
 		n.doWithJobs(n.like(liker, n.Post(author)))
@@ -261,7 +261,7 @@ func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.doWithJobs(n.like(users[1], n.Post(users[0])))
-		cmd := n.seen(users[0], nil, 0)
+		cmd := n.markSeen(users[0], nil, 0)
 		n.Must(n.do(cmd))
 		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || cmd.ViewsStale() {
 			t.Errorf("the document says %v, behind %t", days, cmd.ViewsStale())
@@ -275,11 +275,11 @@ func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
-		n.doWithJobs(n.seen(users[1], nil, 0))
+		n.doWithJobs(n.markSeen(users[1], nil, 0))
 		n.wants(users[1], "nothing to see", 0)
 		n.doWithJobs(n.like(users[1], n.Post(users[0])))
 		twice := []services.Category{services.CategoryLike, services.CategoryLike}
-		n.doWithJobs(n.seen(users[0], twice, 0))
+		n.doWithJobs(n.markSeen(users[0], twice, 0))
 		n.wants(users[0], "seen", 0)
 		if twice[0] != services.CategoryLike || len(twice) != 2 {
 			t.Error("the caller's list was changed")

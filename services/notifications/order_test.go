@@ -95,7 +95,7 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {
-			n.doWithJobs(n.seen(user, nil, max(first.Place, first.Reach)))
+			n.doWithJobs(n.markSeen(user, nil, max(first.Place, first.Reach)))
 		},
 		"read": func(n node, user services.UserID, first Notification) {
 			op, err := n.service.MarkRead(user, Reading{UpTo: max(first.Place, first.Reach)})

@@ -27,8 +27,8 @@ type Preference struct {
 	since time.Time
 }
 
-// in is the mode in which the category counts for this user. usual is its mode for users without a preference.
-func (p Preference) in(usual services.CategoryMode) services.CategoryMode {
+// effectiveMode is the mode in which the category counts for this user. usual is its mode for users without a preference.
+func (p Preference) effectiveMode(usual services.CategoryMode) services.CategoryMode {
 	if p.Chosen {
 		return usual.Chosen(p.Mode)
 	}
@@ -37,7 +37,7 @@ func (p Preference) in(usual services.CategoryMode) services.CategoryMode {
 
 // alerts reports whether new items alert. Only items of a category that counts as a number do.
 func (p Preference) alerts(usual services.CategoryMode) bool {
-	return p.in(usual).IsNumber() && !p.NoPush
+	return p.effectiveMode(usual).IsNumber() && !p.NoPush
 }
 
 // CategoryPreference is the preference of one category, with the mode in which it counts.
@@ -55,7 +55,7 @@ type PreferenceChange struct {
 
 // usual is the mode in which a category counts for users without a preference: the mode of its definition.
 func (m *Memory) usual(category services.Category) services.CategoryMode {
-	host, _ := m.Now().Find(category) // the zero value is right for services.Categories
+	host, _ := m.Current().Find(category) // the zero value is right for services.Categories
 	return host.Mode
 }
 
@@ -66,12 +66,12 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 	if err != nil {
 		return nil, err
 	}
-	all := s.Memory.all()
+	all := s.Memory.allCategories()
 	list := make([]CategoryPreference, len(all))
 	for i, category := range all {
-		list[i] = CategoryPreference{category, found.of[category]}
+		list[i] = CategoryPreference{category, found.byCategory[category]}
 		// Mode is the effective mode, so that a client need not know the definitions.
-		list[i].Mode = list[i].in(s.Memory.usual(category))
+		list[i].Mode = list[i].effectiveMode(s.Memory.usual(category))
 	}
 	return list, nil
 }
@@ -80,7 +80,7 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 // name that is not a category's. If the preference is as requested, nothing changes. If AfterCommit fails, the job repeats the
 // projection.
 func (s *Service) SetPreference(user services.UserID, category services.Category, change PreferenceChange) (*jobs.Command, error) {
-	if !slices.Contains(s.Memory.all(), category) {
+	if !slices.Contains(s.Memory.allCategories(), category) {
 		return nil, services.Errorf(services.Invalid, "category: %s is not a category of notifications: expected one of %v, or one of the host application",
 			services.Quote(string(category)), services.Categories)
 	}
@@ -152,7 +152,7 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {
-		preference := found.of[services.Category(part)]
+		preference := found.byCategory[services.Category(part)]
 		return preference.alerts(s.memory.usual(services.Category(part))) && !at.Before(preference.since)
 	}, err
 }
@@ -161,7 +161,7 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 func (p preferences) counted(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
 		// The zero value counts: a preference that chose no mode has the mode CategoryCounted.
-		if p.of[category].Mode != services.CategoryOff {
+		if p.byCategory[category].Mode != services.CategoryOff {
 			list = append(list, category)
 		}
 	}

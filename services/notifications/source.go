@@ -46,7 +46,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 // Empty fills the document of a user without notifications. The document still has the definitions, whose categories are shown as
 // 0.
 func (s Source) Empty(document *rdb.Document) {
-	document.Notifications, document.Categories = nil, s.memory.Now()
+	document.Notifications, document.Categories = nil, s.memory.Current()
 }
 
 // Sum is the count of all categories together.
@@ -142,7 +142,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 	if err != nil {
 		return nil, err
 	}
-	all, hosts := preferences.counted(s.memory.all()), s.memory.Now()
+	all, hosts := preferences.counted(s.memory.allCategories()), s.memory.Current()
 	page, err := readPage(ctx, s.db, listQuery{
 		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), each: true, bare: true, expiry: s.expiry.with(hosts),
 	})
@@ -173,9 +173,9 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
-	first, all := services.PostIDAt(since), preferences.counted(s.memory.all())
+	first, all := services.PostIDAt(since), preferences.counted(s.memory.allCategories())
 	page, err := readPage(ctx, s.db, listQuery{
-		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Now()),
+		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Current()),
 	})
 	if err != nil {
 		return err

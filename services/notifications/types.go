@@ -146,11 +146,11 @@ func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, o
 func (s *Service) checkCategories(field string, categories []services.Category) ([]services.Category, error) {
 	switch {
 	case categories == nil:
-		return slices.Sorted(slices.Values(s.Memory.all())), nil
+		return slices.Sorted(slices.Values(s.Memory.allCategories())), nil
 	case len(categories) == 0:
 		return nil, services.Errorf(services.Invalid, "%s: at least one is needed; leave it out for all", field)
 	}
-	hosts, checked := s.Memory.Now(), make([]services.Category, 0, len(categories))
+	hosts, checked := s.Memory.Current(), make([]services.Category, 0, len(categories))
 	for _, category := range categories {
 		_, defined := hosts.Find(category)
 		switch {

@@ -28,10 +28,10 @@ import (
 
 const (
 	// A longer answer is not read: it costs a connection, not memory.
-	mostRead   = 16 << 10    // bytes of an answer
-	longestAsk = time.Hour   // the longest wait that a receiver may ask for by Retry-After
-	longError  = 200         // the most characters of an error's text
-	idleFor    = time.Minute // how long an unused connection is kept
+	mostRead     = 16 << 10    // bytes of an answer
+	longestAsk   = time.Hour   // the longest wait that a receiver may ask for by Retry-After
+	longestError = 200         // the most characters of an error's text
+	idleFor      = time.Minute // how long an unused connection is kept
 	// The first pause is so short that a receiver's restart causes hardly any delay.
 	firstPause = 5 * time.Second
 )
@@ -168,8 +168,8 @@ func plainError(err error) string {
 		}
 		return unicode.ReplacementChar
 	}, strings.ToValidUTF8(err.Error(), ""))
-	if short := []rune(text); len(short) > longError {
-		text = string(short[:longError])
+	if short := []rune(text); len(short) > longestError {
+		text = string(short[:longestError])
 	}
 	return text
 }

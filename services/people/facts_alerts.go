@@ -48,14 +48,14 @@ func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map
 		var user services.UserID
 		var follows, messages int64
 		err := scan(&user, &follows, &messages)
-		from[user] = Alerts{since(follows), since(messages)}
+		from[user] = Alerts{timeOrZero(follows), timeOrZero(messages)}
 		return err
 	})
 	return from, err
 }
 
-// since is the time in a column; 0 is the zero time.
-func since(micros int64) time.Time {
+// timeOrZero is the time in a column; 0 is the zero time.
+func timeOrZero(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}
 	}

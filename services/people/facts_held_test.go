@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// held calls EnsureHeld in a transaction.
-func held(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
+// ensureHeld calls EnsureHeld in a transaction.
+func ensureHeld(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
 	t.Helper()
 	err = db.Write(t.Context(), func(tx *sql.Tx) (err error) {
 		numbers, err = people.EnsureHeld(t.Context(), tx, keys, known)
@@ -19,8 +19,8 @@ func held(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]str
 	return numbers, err
 }
 
-// statements runs statements in one transaction.
-func statements(t *testing.T, db *sql.DB, texts ...string) {
+// runStatements runs statements in one transaction.
+func runStatements(t *testing.T, db *sql.DB, texts ...string) {
 	t.Helper()
 	err := db.Write(t.Context(), func(tx *sql.Tx) error {
 		for _, text := range texts {
@@ -49,14 +49,14 @@ func TestHeldUsersExist(t *testing.T) {
 	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
 		db := open()
 		known := map[services.UserID]string{1: "a", 2: "b"}
-		equal(t, must(held(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
-		equal(t, must(held(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
-		equal(t, must(held(t, db, nil, known))(t), map[string]services.UserID{})
-		statements(t, db, insertErasure, deleteErased)
-		_, err := held(t, db, []string{"d"}, known)
-		coded(t, err, services.Conflict)
-		statements(t, db, endOfErasure)
-		equal(t, must(held(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
+		equal(t, must(ensureHeld(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
+		equal(t, must(ensureHeld(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
+		equal(t, must(ensureHeld(t, db, nil, known))(t), map[string]services.UserID{})
+		runStatements(t, db, insertErasure, deleteErased)
+		_, err := ensureHeld(t, db, []string{"d"}, known)
+		wantCode(t, err, services.Conflict)
+		runStatements(t, db, endOfErasure)
+		equal(t, must(ensureHeld(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
 	})
 }
 
@@ -77,16 +77,16 @@ func TestAnErasureBeginsBeforeItsUserIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := sqltest.Postgres(t)
 			other := sqltest.Open(t, sql.Config{URL: url})
-			must(held(t, other, []string{"a", "b"}, nil))(t)
+			must(ensureHeld(t, other, []string{"a", "b"}, nil))(t)
 			begun := false
 			db := sqltest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
 				if statement == "hold and count users" && !begun {
 					begun = true
-					statements(t, other, of.texts...)
+					runStatements(t, other, of.texts...)
 				}
 			}})
-			numbers, err := held(t, db, of.keys, of.known)
-			coded(t, err, of.code)
+			numbers, err := ensureHeld(t, db, of.keys, of.known)
+			wantCode(t, err, of.code)
 			if !begun {
 				t.Error("no user is held")
 			}

@@ -146,11 +146,11 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 			until = sql.Micros(r.Until)
 		}
 		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
-		return Restricted{Created: !stood, Changed: stood && had != until}, show(ctx, tx, r, err)
+		return Restricted{Created: !stood, Changed: stood && had != until}, updateShown(ctx, tx, r, err)
 	}
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
 	if r.Kind == services.Hide {
-		return Restricted{Created: changed > 0}, show(ctx, tx, r, err)
+		return Restricted{Created: changed > 0}, updateShown(ctx, tx, r, err)
 	}
 	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
 		if err != nil {
@@ -170,7 +170,7 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
-		err = show(ctx, tx, r, err)
+		err = updateShown(ctx, tx, r, err)
 		if changed > 0 && err == nil {
 			err = alertFromNow(ctx, tx, r.Edge().Follower)
 		}
@@ -178,8 +178,8 @@ func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended 
 	return changed > 0 && err == nil, err
 }
 
-// show sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.
-func show(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
+// updateShown sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.
+func updateShown(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func TestProfiles(t *testing.T) {
 			_, err := people.SetProfile(b.ctx, tx, 9, text("Nobody"), nil)
 			return err
 		})
-		coded(b.t, err, services.NotFound)
+		wantCode(b.t, err, services.NotFound)
 		equal(b.t, len(must(people.ByID(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
 	})
 }

@@ -72,8 +72,8 @@ func equal(t tester, got, want any) {
 	sqltest.Equal(t, got, want)
 }
 
-// coded checks that an error has a code.
-func coded(t tester, err error, want services.Code) {
+// wantCode checks that an error has a code.
+func wantCode(t tester, err error, want services.Code) {
 	t.Helper()
 	sqltest.Coded(t, err, want)
 }

@@ -18,18 +18,18 @@ import (
 	"tidings/tests/histories"
 )
 
-// deeds is a model of likes and answers.
-type deeds struct {
+// deedModel is a model of likes and answers.
+type deedModel struct {
 	likes   map[[2]uint64]bool                  // of a post and a liker
 	parents map[services.PostID]services.PostID // the parent of each answer that was written
 	deleted map[services.PostID]bool
 }
 
-func (d *deeds) clone() *deeds {
-	return &deeds{maps.Clone(d.likes), maps.Clone(d.parents), maps.Clone(d.deleted)}
+func (d *deedModel) clone() *deedModel {
+	return &deedModel{maps.Clone(d.likes), maps.Clone(d.parents), maps.Clone(d.deleted)}
 }
 
-func (d *deeds) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
+func (d *deedModel) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
 	for like := range d.likes {
 		if services.PostID(like[0]) == post {
 			of.Likes++
@@ -59,7 +59,7 @@ var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "
 var errUndone = errors.New("this part is undone") // the error by which a part or an attempt fails
 
 // apply applies a step to the model. A step that the store refuses is refused here too.
-func (d *deeds) apply(step deed) (refused bool) {
+func (d *deedModel) apply(step deed) (refused bool) {
 	like := [2]uint64{uint64(step.post), uint64(step.user)}
 	_, taken := d.parents[step.answer]
 	switch step.kind {
@@ -152,7 +152,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			posts := []services.PostID{history << 20, history<<20 + 1, history<<20 + 2}
-			model := &deeds{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
+			model := &deedModel{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
 			step := rapid.Custom(func(t *rapid.T) deed {
 				return deed{
 					rapid.SampledFrom(deedKinds).Draw(t, "kind"), rapid.SampledFrom(posts).Draw(t, "post"),
@@ -186,7 +186,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 }
 
 // countsAre compares the counts with the model, for each viewer, and with a recount of the facts.
-func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
+func (b *bundle) countsAre(t *rapid.T, model *deedModel, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {

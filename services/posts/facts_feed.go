@@ -7,10 +7,10 @@ import (
 	"tidings/services/sql"
 )
 
-// ofAll is the SQL for the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author
+// allSources is the SQL for the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author
 // who can have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or
 // a column.
-func ofAll(reader string) string {
+func allSources(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
 	UNION ALL SELECT author, since, TRUE FROM edges
@@ -19,8 +19,8 @@ func ofAll(reader string) string {
 )`
 }
 
-// ofInbox is the SQL for the sources of a reader's inbox.
-func ofInbox(reader string) string {
+// inboxSources is the SQL for the sources of a reader's inbox.
+func inboxSources(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
 	` + ownSources(reader) + `
@@ -93,23 +93,23 @@ SELECT COALESCE(max(newest), 0) FROM (
 
 var (
 	// Parameters of the three lists: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with counting $4 the seen position.
-	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll(`$1`)+newestOfSources(""))
+	homeFeed = sql.NewStatement("home feed", `WITH `+allSources(`$1`)+newestOfSources(""))
 
-	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+ofInbox(`$1`)+newestOfSources(""))
+	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+inboxSources(`$1`)+newestOfSources(""))
 
-	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+ofAll(`$1`)+newestOfSources(counting))
+	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+allSources(`$1`)+newestOfSources(counting))
 
-	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+ofAll(`$1`)+selectNewest(feedPost))
+	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+allSources(`$1`)+selectNewest(feedPost))
 
-	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+ofAll(`$1`)+selectNewest(feedPost+` AND id <= $2`))
+	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+allSources(`$1`)+selectNewest(feedPost+` AND id <= $2`))
 
 	// The count of each reader has its own limit: one limit for all of them would leave readers out.
-	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+ofAll(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)
+	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+allSources(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)
 FROM {rows $1 i BIGINT, reader BIGINT, seen BIGINT} AS c`)
 
-	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+ofAll(`$1`)+countOfSources(`$1`, `$2`, `$3`))
+	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+allSources(`$1`)+countOfSources(`$1`, `$2`, `$3`))
 
-	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+ofInbox(`$1`)+countOfSources(`$1`, `$2`, `$3`))
+	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+inboxSources(`$1`)+countOfSources(`$1`, `$2`, `$3`))
 
 	newestCounting = sql.NewStatement("newest counting post of an inbox", `
 SELECT COALESCE(max(newest), 0) FROM (

@@ -90,12 +90,12 @@ func (p *Projector) IdleSince() time.Time {
 // Away says whether a document belongs to a user who was idle. Such a document is rebuilt, and the user becomes active,
 // before it is shown.
 func (p *Projector) Away(document rdb.Document) bool {
-	return document.Ready && p.AwaySince(document.Day)
+	return document.Ready && p.AwayIfSeenOn(document.Day)
 }
 
-// AwaySince says whether a user who was last active on a day, counted since 1970, was idle: big authors' posts were not
+// AwayIfSeenOn says whether a user who was last active on a day, counted since 1970, was idle: big authors' posts were not
 // pushed to them.
-func (p *Projector) AwaySince(day int64) bool { return day < p.idleDay() }
+func (p *Projector) AwayIfSeenOn(day int64) bool { return day < p.idleDay() }
 
 // Lifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
 // has keys is pushed to. Keys outlive thresholds that were lowered; their users count as away and are rebuilt when they

@@ -24,8 +24,8 @@ func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.Must(err)
 }
 
-// returns does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
-func returns(w *fanouttest.World, user services.UserID) {
+// rebuildIfAway does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
+func rebuildIfAway(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
 	if document := w.Document(user); !document.Ready || w.Projector.Away(document) {
 		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
@@ -105,13 +105,13 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 				w.Write(func(ctx context.Context, tx *sql.Tx) error {
 					return people.MarkActive(ctx, tx, []services.UserID{user})
 				})
-				returns(w, user)
+				rebuildIfAway(w, user)
 				w.Agree(user)
 			}
 		}
 		w.Work(w.Fanout)
 		for _, user := range readers {
-			returns(w, user)
+			rebuildIfAway(w, user)
 		}
 		w.Agree(readers...)
 	})

@@ -172,8 +172,8 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	if err := c.dropUsers(ctx, found.Documents, &freed); err != nil {
 		return from, false, err
 	}
-	if len(found.Leftover) > 0 {
-		orphans, endless, err := redis.DropLeftovers(ctx, found.Leftover)
+	if len(found.Leftovers) > 0 {
+		orphans, endless, err := redis.DropLeftovers(ctx, found.Leftovers)
 		if err != nil {
 			return from, false, err
 		}

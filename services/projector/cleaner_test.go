@@ -44,8 +44,8 @@ func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
 	}
 }
 
-// here marks users as seen now, in SQL alone.
-func here(w *fanouttest.World, users ...services.UserID) {
+// markSeen marks users as seen now, in SQL alone.
+func markSeen(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 }
@@ -146,7 +146,7 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
 	for round := range rounds {
 		w.Clock.Advance(31 * 24 * time.Hour)
-		here(w, author)
+		markSeen(w, author)
 		w.Must(w.Projector.AskForCleaning(t.Context()))
 		comes := func(i int) bool { return i%3 != round%3 }
 		var busy sync.WaitGroup

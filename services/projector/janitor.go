@@ -15,7 +15,7 @@ import (
 // that was away for longer loads its memory anew.
 const (
 	janitorEvery       = 10 * time.Minute
-	keepLog            = time.Hour
+	keepLogFor         = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 )
 
@@ -64,7 +64,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	// If one deletion fails, the others still run.
 	now := j.projector.clock.Now()
-	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLog))
+	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLogFor))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store)
 	dropped = entries + keys + nodes

@@ -123,9 +123,9 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 type RebuildStats struct {
 	Running, Most int    // rebuilds that run now, and the most that ran at once
 	Begun         uint64 // since the start
-	// Calls counts the calls of Once whose run has not ended: each of those that share a run, and also those whose run waits for a
+	// Pending counts the calls of Once whose run has not ended: each of those that share a run, and also those whose run waits for a
 	// slot or whose caller gave up.
-	Calls int
+	Pending int
 }
 
 // rebuildCounts counts the runs of Once for metrics.
@@ -138,14 +138,14 @@ type rebuildCounts struct {
 func (r *rebuildCounts) call() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Calls++
+	r.stats.Pending++
 }
 
 // answer counts the end of a call's run.
 func (r *rebuildCounts) answer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Calls--
+	r.stats.Pending--
 }
 
 // begin counts a run that has got its slot.

@@ -126,17 +126,17 @@ func TestACallCountsUntilItsRunEnds(t *testing.T) {
 	if !services.IsUnavailable(err) {
 		t.Errorf("a caller who has left got %v", err)
 	}
-	if stats := w.Projector.RebuildStats(); stats.Running != slots || stats.Calls != slots+1 {
+	if stats := w.Projector.RebuildStats(); stats.Running != slots || stats.Pending != slots+1 {
 		t.Errorf("one run waits: %+v", stats)
 	}
 	close(release)
 	for range slots {
 		w.Must(<-errs)
 	}
-	if stats := <-last; stats.Calls < 1 {
+	if stats := <-last; stats.Pending < 1 {
 		t.Errorf("while the last one ran: %+v", stats)
 	}
-	eventually.Holds(t, "all runs have ended", func() bool { return w.Projector.RebuildStats().Calls == 0 })
+	eventually.Holds(t, "all runs have ended", func() bool { return w.Projector.RebuildStats().Pending == 0 })
 }
 
 // A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. Until then the document is not ready, so it

@@ -60,8 +60,8 @@ func refillLater(w *fanouttest.World, users ...services.UserID) {
 	w.Quiet(w.Fanout)
 }
 
-// full makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
-func full(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
+// fullInbox makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
+func fullInbox(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
 	w.TB.Helper()
 	users := w.Users(2)
 	author, reader = users[0], users[1]
@@ -77,7 +77,7 @@ func full(w *fanouttest.World) (author, reader services.UserID, newest []service
 // visit follows the last real one.
 func TestARefillIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		_, reader, newest := full(w)
+		_, reader, newest := fullInbox(w)
 		was := presenceOf(w, reader)
 		w.Clock.Advance(2 * oneDay)
 		for _, id := range newest {
@@ -160,7 +160,7 @@ func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 	for _, away := range []time.Duration{9 * oneDay, 31 * oneDay} {
 		t.Run(fmt.Sprint(away), func(t *testing.T) {
 			w := world(t)
-			author, reader, newest := full(w)
+			author, reader, newest := fullInbox(w)
 			was := presenceOf(w, reader)
 			w.Clock.Advance(9 * oneDay)
 			for _, id := range newest {
@@ -181,7 +181,7 @@ func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 			}
 			w.Post(author)
 			w.Quiet(w.Fanout)
-			returns(w, reader)
+			rebuildIfAway(w, reader)
 			if listed := len(w.Inbox(reader)); listed != services.Retention {
 				t.Errorf("after the return %d posts are listed, and older ones exist", listed)
 			}

@@ -11,9 +11,9 @@ import (
 	"tidings/services/trace"
 )
 
-// watched is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
+// watchedHub is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
 // takes.
-func watched(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
+func watchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
 	version, events = new(atomic.Uint64), new(atomic.Int64)
 	version.Store(1)
 	config := Config{
@@ -83,7 +83,7 @@ func heap() uint64 {
 // for all users.
 func BenchmarkEvents(b *testing.B) {
 	const users = 10_000
-	h, version, events, bytes := watched(b, users)
+	h, version, events, bytes := watchedHub(b, users)
 	for b.Loop() {
 		n := version.Add(1)
 		want := events.Load() + users
@@ -100,7 +100,7 @@ func BenchmarkEvents(b *testing.B) {
 
 // BenchmarkSweep reconciles 10,000 watched users without any change.
 func BenchmarkSweep(b *testing.B) {
-	h, _, _, _ := watched(b, 10_000)
+	h, _, _, _ := watchedHub(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := h.sweep(b.Context()); err != nil {
@@ -111,7 +111,7 @@ func BenchmarkSweep(b *testing.B) {
 
 // BenchmarkHint measures one hint about a watched user, and one about a user who is not watched.
 func BenchmarkHint(b *testing.B) {
-	h, _, _, _ := watched(b, 10_000)
+	h, _, _, _ := watchedHub(b, 10_000)
 	for b.Loop() {
 		h.Hint(1, 1, trace.Cause{})
 		h.Hint(20_000, 5, trace.Cause{})

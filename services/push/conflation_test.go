@@ -16,7 +16,7 @@ func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 0, "the first state")
@@ -30,7 +30,7 @@ func TestConflation(t *testing.T) {
 				}
 				// The timer of the tenth step and the step itself happen at the same time, in either order. In both cases
 				// the newest state is sent at that time.
-				if got := taken(states); got != want && got != want-1 {
+				if got := take(states); got != want && got != want-1 {
 					t.Fatalf("after %d ms: got %d, want %d", i*10, got, want)
 				}
 				<-time.After(10 * time.Millisecond)
@@ -51,11 +51,11 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			slow, quick := mustWatch(t, h, 7, ""), mustWatch(t, h, 7, "")
 			synctest.Wait()
 			for i := range 5 {
-				taken(quick)
+				take(quick)
 				e.set(7, uint64(101+i), 1+i)
 				h.Hint(7, uint64(101+i), trace.Cause{})
 				pass(150 * time.Millisecond)
@@ -77,7 +77,7 @@ func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			first := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			e.set(7, 101, 1)
@@ -117,7 +117,7 @@ func TestHintDuringRender(t *testing.T) {
 			}
 			return badges, errs
 		}
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 0, "the first state")
@@ -144,7 +144,7 @@ func TestHintDuringRender(t *testing.T) {
 func TestNoGoroutinePerWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			before := runtime.NumGoroutine()
 			for i := range 4000 {
 				user := services.UserID(1 + i%2000)
@@ -169,7 +169,7 @@ func TestBatches(t *testing.T) {
 	render := config.Render
 	config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		for _, user := range users {
-			if !e.on[user] {
+			if !e.leased[user] {
 				t.Errorf("user %d is read before they have entered", user)
 			}
 		}

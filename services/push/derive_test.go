@@ -25,8 +25,8 @@ type derivation struct {
 	ended  bool // Derive has returned
 }
 
-// shows sets the result of look from now on.
-func (d *derivation) shows(number int, err error) {
+// setResult sets the result of look from now on.
+func (d *derivation) setResult(number int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.number, d.err = number, err
@@ -73,7 +73,7 @@ func TestDerive(t *testing.T) {
 		d.wants(t, "before the first badges", -1)
 		d.badges <- &services.Badges{}
 		d.wants(t, "a state that is the zero value", 0)
-		d.shows(1, nil)
+		d.setResult(1, nil)
 		d.moved <- struct{}{}
 		d.wants(t, "within the gap", -1)
 		pass(deriveGap)
@@ -82,17 +82,17 @@ func TestDerive(t *testing.T) {
 		d.badges <- &services.Badges{}
 		d.wants(t, "the same again", -1)
 		for number := range 10 {
-			d.shows(number, nil)
+			d.setResult(number, nil)
 			pass(deriveGap)
 			d.moved <- struct{}{}
 			synctest.Wait()
 		}
 		d.wants(t, "to a slow consumer, the latest", 9)
-		d.shows(20, errors.New("not now"))
+		d.setResult(20, errors.New("not now"))
 		pass(deriveGap)
 		d.moved <- struct{}{}
 		d.wants(t, "what cannot be read", -1)
-		d.shows(20, nil)
+		d.setResult(20, nil)
 		pass(deriveGap)
 		d.wants(t, "and can be after a gap", 20)
 		pass(time.Minute)
@@ -109,10 +109,15 @@ func TestDeriveEnds(t *testing.T) {
 		"with its context": func(_ *derivation, cancel func()) { cancel() },
 		"with the badges":  func(d *derivation, _ func()) { close(d.badges) },
 		"when there is nothing to see": func(d *derivation, _ func()) {
-			d.shows(0, services.Errorf(services.NotFound, "gone"))
+			d.setResult(0, services.Errorf(services.NotFound, "gone"))
 			d.moved <- struct{}{}
 		},
-		"and so though nobody takes a state": func(d *derivation, cancel func()) { d.shows(1, nil); d.moved <- struct{}{}; pass(deriveGap); cancel() },
+		"and so though nobody takes a state": func(d *derivation, cancel func()) {
+			d.setResult(1, nil)
+			d.moved <- struct{}{}
+			pass(deriveGap)
+			cancel()
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

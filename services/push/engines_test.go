@@ -19,17 +19,17 @@ func (w *world) fault() {
 	case 0:
 		w.away = true
 	case 1:
-		w.back()
+		w.endAbsence()
 	case 2: // FLUSHALL
 		clear(w.docs)
-		clear(w.on)
+		clear(w.leased)
 	case 3:
 		user := w.someone()
 		w.broken[user] = !w.broken[user]
 	case 4:
 		w.hub.HintAll()
 	case 5: // one key evicted
-		delete(w.on, w.someone())
+		delete(w.leased, w.someone())
 	}
 }
 
@@ -41,17 +41,17 @@ func (w *world) carry(user services.UserID) {
 	}
 	doc = document{n: max(doc.n+1, w.stamp()), number: w.facts[user].number}
 	w.docs[user] = doc
-	if w.on[user] {
+	if w.leased[user] {
 		w.hints = append(w.hints, hint{user, doc.n})
 		if w.pick("hint at once", 3) > 0 {
-			w.arrive()
+			w.deliverHint()
 		}
 	}
 }
 
-// back ends an absence of Redis: the waiting jobs run, and users who were shown a version from the clock get a newer
+// endAbsence ends an absence of Redis: the waiting jobs run, and users who were shown a version from the clock get a newer
 // document. Without that, later changes by time alone would look older than the version shown.
-func (w *world) back() {
+func (w *world) endAbsence() {
 	w.away = false
 	for user := services.UserID(1); user <= people; user++ {
 		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.fromClock[user]) {
@@ -61,8 +61,8 @@ func (w *world) back() {
 	clear(w.fromClock)
 }
 
-// arrive delivers one hint: any of the hints in flight, once, twice or not at all.
-func (w *world) arrive() {
+// deliverHint delivers one hint: any of the hints in flight, once, twice or not at all.
+func (w *world) deliverHint() {
 	if len(w.hints) == 0 {
 		return
 	}
@@ -79,14 +79,14 @@ func (w *world) arrive() {
 
 // enter is Config.Enter.
 func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {
-	defer w.alone("Enter", users)()
+	defer w.beginCall("Enter", users)()
 	w.meanwhile()
 	if w.away && w.pick("enter applied", 2) == 0 {
 		return errAway
 	}
 	effect := func() {
 		for _, user := range users {
-			w.on[user] = true
+			w.leased[user] = true
 		}
 	}
 	if w.bug == lateEnter {
@@ -103,11 +103,11 @@ func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duratio
 
 // leave is Config.Leave.
 func (w *world) leave(_ context.Context, users []services.UserID) error {
-	defer w.alone("Leave", users)()
+	defer w.beginCall("Leave", users)()
 	w.meanwhile()
 	effect := func() {
 		for _, user := range users {
-			delete(w.on, user)
+			delete(w.leased, user)
 		}
 	}
 	if w.bug == lateLeave {

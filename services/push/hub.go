@@ -173,14 +173,14 @@ func (h *Hub) HintShared() {
 	// This includes users who wait for their turn: they are marked, and read once.
 	for _, u := range h.order {
 		if len(u.watchers) > 0 {
-			h.moved(u, now)
+			h.dirtyShared(u, now)
 		}
 	}
 }
 
-// moved is like dirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
+// dirtyShared is like dirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
 // reconciliation tries them.
-func (h *Hub) moved(u *user, now moment) {
+func (h *Hub) dirtyShared(u *user, now moment) {
 	if u.phase == failed {
 		u.retryAt = min(u.retryAt, now)
 	}
@@ -194,7 +194,7 @@ func (h *Hub) HintSharedOf(users []services.UserID) {
 	now := h.now()
 	for _, number := range users {
 		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
-			h.moved(u, now)
+			h.dirtyShared(u, now)
 		}
 	}
 }

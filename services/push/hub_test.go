@@ -17,7 +17,7 @@ func TestWatch(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		var states <-chan *services.Badges
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states = mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "the first state")
@@ -55,7 +55,7 @@ func TestWatchSince(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEngines()
 				e.set(7, 100, 1)
-				running(t, e, e.config(), func(h *Hub) {
+				withHub(t, e, e.config(), func(h *Hub) {
 					states := mustWatch(t, h, 7, test.since)
 					synctest.Wait()
 					wantTaken(t, states, test.first, "the first state")
@@ -98,7 +98,7 @@ func TestNextAtRendersAgain(t *testing.T) {
 			return []*services.Badges{badges}, []error{nil}
 		}
 		e.set(7, 5, 0)
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 0, "the first state")
@@ -128,7 +128,7 @@ func TestWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			ctx, cancel := context.WithCancel(t.Context())
 			states, err := h.Watch(ctx, 7, "")
 			if err != nil {
@@ -164,7 +164,7 @@ func TestDrain(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		e.set(8, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			var wakes atomic.Int32
 			ctx := WithWake(t.Context(), &consumer{wake: func() { wakes.Add(1) }})
 			var open []<-chan *services.Badges
@@ -176,7 +176,7 @@ func TestDrain(t *testing.T) {
 				open = append(open, states)
 			}
 			synctest.Wait()
-			taken(open[0])
+			take(open[0])
 			h.Drain()
 			h.Drain()
 			if got := wakes.Load(); got != 6 {
@@ -229,7 +229,7 @@ func TestAConsumerThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			wakes := 0
 			states, err := h.Watch(WithWake(t.Context(), &consumer{wake: func() { wakes++ }, ended: true}), 7, "")
 			if err != nil {
@@ -249,7 +249,7 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			woken := make(chan struct{}, 100)
 			reader := &consumer{wake: func() { woken <- struct{}{} }}
 			around, end := context.WithCancel(WithWake(t.Context(), reader))
@@ -286,7 +286,7 @@ func TestReturnAfterAFailedRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.renderErr = errAway
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			ctx, cancel := context.WithCancel(t.Context())
 			if _, err := h.Watch(ctx, 7, ""); err != nil {
 				t.Fatal(err)
@@ -309,7 +309,7 @@ func TestHintShared(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		e.set(8, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			seven, eight := mustWatch(t, h, 7, ""), mustWatch(t, h, 8, "")
 			synctest.Wait()
 			wantTaken(t, seven, 1, "the first state of one")
@@ -336,7 +336,7 @@ func TestHintSharedOfSome(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		e.set(8, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			seven, eight := mustWatch(t, h, 7, ""), mustWatch(t, h, 8, "")
 			synctest.Wait()
 			wantTaken(t, seven, 1, "the first state of one")

@@ -22,8 +22,8 @@ var errAway = services.Errorf(services.Unavailable, "the engine does not answer"
 type engines struct {
 	mu   sync.Mutex
 	docs map[services.UserID]*services.Badges
-	// on has the users with a lease.
-	on          map[services.UserID]bool
+	// leased has the users with a lease.
+	leased      map[services.UserID]bool
 	born        time.Time // when the engines were made
 	enters      []called  // the calls of Enter
 	leaves      []called  // the calls of Leave
@@ -42,7 +42,7 @@ type called struct {
 }
 
 func newEngines() *engines {
-	return &engines{docs: map[services.UserID]*services.Badges{}, on: map[services.UserID]bool{}, born: time.Now()}
+	return &engines{docs: map[services.UserID]*services.Badges{}, leased: map[services.UserID]bool{}, born: time.Now()}
 }
 
 // set writes a user's document: the user's half n, and a value to identify it.
@@ -119,7 +119,7 @@ func (e *engines) config() Config {
 				return err
 			}
 			for _, user := range users {
-				e.on[user] = true
+				e.leased[user] = true
 			}
 			return nil
 		},
@@ -128,7 +128,7 @@ func (e *engines) config() Config {
 			defer e.mu.Unlock()
 			e.note(&e.leaves, users)
 			for _, user := range users {
-				delete(e.on, user)
+				delete(e.leased, user)
 			}
 			return ctx.Err()
 		},
@@ -150,9 +150,9 @@ func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
 	e.change(func(e *engines) { e.hold = hold })
 }
 
-// running runs a hub during a test and then ends it. It is called in a bubble of synctest, whose time passes only when all
+// withHub runs a hub during a test and then ends it. It is called in a bubble of synctest, whose time passes only when all
 // goroutines wait.
-func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
+func withHub(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	t.Helper()
 	e.born = time.Now()
 	h := New(config)
@@ -182,8 +182,8 @@ func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan 
 	return states
 }
 
-// taken is the value in a channel now, -1 if it is empty, -2 if it is closed.
-func taken(states <-chan *services.Badges) int {
+// take is the value in a channel now, -1 if it is empty, -2 if it is closed.
+func take(states <-chan *services.Badges) int {
 	select {
 	case badges, open := <-states:
 		if !open {
@@ -197,7 +197,7 @@ func taken(states <-chan *services.Badges) int {
 
 func wantTaken(t *testing.T, states <-chan *services.Badges, want int, when string) {
 	t.Helper()
-	if got := taken(states); got != want {
+	if got := take(states); got != want {
 		t.Errorf("%s: got %d, want %d (-1 empty, -2 closed)", when, got, want)
 	}
 }

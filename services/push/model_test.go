@@ -20,9 +20,9 @@ type world struct {
 	hub   *Hub
 	clock *manualClock
 
-	facts map[services.UserID]*fact
-	docs  map[services.UserID]document // what Redis holds
-	on    map[services.UserID]bool     // leases: where hints go
+	facts  map[services.UserID]*fact
+	docs   map[services.UserID]document // what Redis holds
+	leased map[services.UserID]bool     // leases: where hints go
 
 	away      bool                     // Redis does not answer
 	broken    map[services.UserID]bool // users whose documents cannot be rendered
@@ -102,7 +102,7 @@ const people = 4 // the number of users
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &manualClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
-		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
+		leased: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
 		held: map[services.UserID][]string{}, content: map[string]int{}}
 	for user := services.UserID(1); user <= people; user++ {
 		w.facts[user] = &fact{}
@@ -156,7 +156,7 @@ func (w *world) act() {
 	case 10:
 		w.pass(time.Duration(1+w.pick("s", 3)) * time.Second)
 	case 11:
-		w.arrive()
+		w.deliverHint()
 	case 12:
 		w.sweep()
 	case 13:
@@ -214,9 +214,9 @@ func (w *world) leaveNow() (some bool) {
 	return some
 }
 
-// alone checks that neither Enter nor Leave is under way for users when a call of one begins, and returns the function that ends
+// beginCall checks that neither Enter nor Leave is under way for users when a call of one begins, and returns the function that ends
 // the call.
-func (w *world) alone(call string, users []services.UserID) (end func()) {
+func (w *world) beginCall(call string, users []services.UserID) (end func()) {
 	for _, user := range users {
 		if w.calling[user] {
 			w.recordFailure("%s of user %d while Enter or Leave is under way", call, user)
@@ -292,13 +292,13 @@ func (w *world) history(steps int) error {
 		w.act()
 	}
 	w.depth = 2 // no more concurrent events
-	w.back()
+	w.endAbsence()
 	clear(w.broken)
 	if w.faults {
 		w.hints = nil // lose the hints that are still in flight
 	} else {
 		for len(w.hints) > 0 {
-			w.arrive()
+			w.deliverHint()
 		}
 	}
 	w.pass(4 * w.hub.config.Sweep) // past any delayed retry
@@ -322,13 +322,13 @@ func (w *world) leaveNothing() {
 	}
 	for w.work() || w.leaveNow() {
 	}
-	if len(w.on) > 0 {
-		w.recordFailure("%d leases are left when the last watcher has gone", len(w.on))
+	if len(w.leased) > 0 {
+		w.recordFailure("%d leases are left when the last watcher has gone", len(w.leased))
 	}
 	w.pass(w.hub.config.Linger)
 	w.sweep()
-	if len(w.hub.users)+len(w.hub.order)+len(w.on) > 0 {
-		w.recordFailure("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.on))
+	if len(w.hub.users)+len(w.hub.order)+len(w.leased) > 0 {
+		w.recordFailure("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.leased))
 	}
 }
 
@@ -352,7 +352,7 @@ func (w *world) check() {
 	online := map[services.UserID]bool{}
 	for _, c := range w.clients {
 		online[c.user] = true
-		if !w.faults && !w.on[c.user] {
+		if !w.faults && !w.leased[c.user] {
 			w.recordFailure("user %d is watched and has no lease", c.user)
 		}
 		truth := w.facts[c.user].number

@@ -20,7 +20,7 @@ func TestRenderErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			pass(500 * time.Millisecond)
 			wantTaken(t, states, 1, "the first state")
@@ -66,7 +66,7 @@ func TestUnknownIsSentAndRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			old := mustWatch(t, h, 7, "")
 			pass(500 * time.Millisecond)
 			wantTaken(t, old, 1, "the first state")
@@ -140,7 +140,7 @@ func TestRunEnds(t *testing.T) {
 				e := newEngines()
 				var states <-chan *services.Badges
 				var end time.Time
-				running(t, e, e.config(), func(h *Hub) {
+				withHub(t, e, e.config(), func(h *Hub) {
 					for i := range 2500 {
 						e.set(services.UserID(1+i), 1, 5)
 						states = mustWatch(t, h, services.UserID(1+i), "")
@@ -156,8 +156,8 @@ func TestRunEnds(t *testing.T) {
 				}
 				wantTaken(t, states, 5, "what was not taken")
 				wantTaken(t, states, -2, "the end")
-				if !silent && len(e.on) != 0 {
-					t.Errorf("%d users are still entered", len(e.on))
+				if !silent && len(e.leased) != 0 {
+					t.Errorf("%d users are still entered", len(e.leased))
 				}
 			})
 		})
@@ -174,7 +174,7 @@ func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 				e.set(7, 100, 1)
 				unknown := &services.Badges{Version: services.Version(100, 0), Total: services.NewCount(0, services.Unknown, time.Time{})}
 				e.change(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway })
-				running(t, e, e.config(), func(h *Hub) {
+				withHub(t, e, e.config(), func(h *Hub) {
 					states := mustWatch(t, h, 7, "")
 					pass(2500 * time.Millisecond)
 					wantTaken(t, states, 0, "what is not known")
@@ -203,7 +203,7 @@ func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 		for user := range services.UserID(10) {
 			e.set(user, 100, int(user))
 		}
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			var states []<-chan *services.Badges
 			for user := range services.UserID(10) {
 				states = append(states, mustWatch(t, h, user, ""))
@@ -237,7 +237,7 @@ func TestAPanicOfVersionsEndsNothing(t *testing.T) {
 			return versions(ctx, users)
 		}
 		e.set(7, 100, 1)
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			pass(2 * time.Second)
 			wantTaken(t, states, 1, "the first state")

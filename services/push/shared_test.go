@@ -23,7 +23,7 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 			defer e.mu.Unlock()
 			return slices.Repeat([]uint64{learned}, len(users))
 		}
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "at first")
@@ -70,7 +70,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 			}
 			return nil
 		}
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			var all []<-chan *services.Badges
 			for user := range services.UserID(40) {
 				all = append(all, mustWatch(t, h, user+1, ""))

@@ -15,7 +15,7 @@ func TestSweepFindsChangesWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			pass(300 * time.Millisecond)
 			wantTaken(t, states, 1, "the first state")
@@ -40,7 +40,7 @@ func TestSweepRereadsAfterAFailedRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "the first state")
@@ -71,10 +71,10 @@ func TestHintAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			taken(states)
+			take(states)
 			e.set(7, 101, 2)
 			h.HintAll()
 			synctest.Wait()
@@ -89,10 +89,10 @@ func TestSweepAfterLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			taken(states)
+			take(states)
 			e.set(7, 50, 2)
 			pass(5 * time.Second)
 			wantTaken(t, states, -1, "a version that fell")
@@ -145,10 +145,10 @@ func TestSweepReportsVersionsThatFell(t *testing.T) {
 			e.change(func(*engines) { list = slices.Clone(reports) })
 			return list
 		}
-		running(t, e, config, func(h *Hub) {
+		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			taken(states)
+			take(states)
 			e.set(7, 50, 2)
 			pass(2 * time.Second)
 			wantTaken(t, states, 5, "a document that fell")
@@ -185,10 +185,10 @@ func TestSweepWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			taken(states)
+			take(states)
 			e.change(func(e *engines) { e.versionsErr = errAway })
 			if err := h.sweep(t.Context()); services.CodeOf(err) != services.Unavailable {
 				t.Errorf("Sweep: %v, want UNAVAILABLE as Versions said", err)
@@ -212,7 +212,7 @@ func TestWatchWhileRedisIsAway(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		e.enterErr, e.versionsErr = errAway, errAway
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			wantTaken(t, states, 1, "the first state, without a lease")
@@ -223,7 +223,7 @@ func TestWatchWhileRedisIsAway(t *testing.T) {
 			e.change(func(e *engines) { e.enterErr, e.versionsErr = nil, nil })
 			pass(time.Second)
 			e.change(func(e *engines) {
-				if !e.on[7] {
+				if !e.leased[7] {
 					t.Error("not entered 1 s after Redis is back")
 				}
 			})
@@ -239,7 +239,7 @@ func TestLeaseIsRenewedAtAThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			mustWatch(t, h, 7, "")
 			pass(95 * time.Second)
 			want := []called{{1, 0}, {1, 30 * time.Second}, {1, 60 * time.Second}, {1, 90 * time.Second}}
@@ -254,7 +254,7 @@ func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			visit := func() {
 				ctx, cancel := context.WithCancel(t.Context())
 				states, err := h.Watch(ctx, 7, "")
@@ -267,13 +267,13 @@ func TestLinger(t *testing.T) {
 			}
 			visit()
 			pass(1900 * time.Millisecond)
-			if len(e.on) != 0 || len(h.users) != 1 {
-				t.Errorf("on %d, here %d; want no lease, and a user who is remembered", len(e.on), len(h.users))
+			if len(e.leased) != 0 || len(h.users) != 1 {
+				t.Errorf("on %d, here %d; want no lease, and a user who is remembered", len(e.leased), len(h.users))
 			}
 			visit() // the reconnect
 			pass(1900 * time.Millisecond)
-			if len(e.on) != 0 || len(h.users) != 1 {
-				t.Errorf("on %d, here %d after a reconnect", len(e.on), len(h.users))
+			if len(e.leased) != 0 || len(h.users) != 1 {
+				t.Errorf("on %d, here %d after a reconnect", len(e.leased), len(h.users))
 			}
 			e.set(7, 101, 1)
 			h.Hint(7, 101, trace.Cause{})
@@ -298,7 +298,7 @@ func TestReturnDuringLeave(t *testing.T) {
 		e := newEngines()
 		e.set(7, 100, 1)
 		leaving, goOn := make(chan struct{}), make(chan struct{})
-		running(t, e, e.config(), func(h *Hub) {
+		withHub(t, e, e.config(), func(h *Hub) {
 			ctx, cancel := context.WithCancel(t.Context())
 			if _, err := h.Watch(ctx, 7, ""); err != nil {
 				t.Fatal(err)
@@ -319,7 +319,7 @@ func TestReturnDuringLeave(t *testing.T) {
 			goOn <- struct{}{}
 			synctest.Wait()
 			e.change(func(e *engines) {
-				if !e.on[7] {
+				if !e.leased[7] {
 					t.Error("watched and not entered")
 				}
 			})

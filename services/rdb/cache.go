@@ -51,7 +51,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if len(posts)+len(users) == 0 {
 		return foundPosts, foundUsers, nil
 	}
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, nil, err
 	}
 	// Readers wait less than writers, because they can read from SQL instead.

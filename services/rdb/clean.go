@@ -33,7 +33,7 @@ type Findings struct {
 	Documents []services.UserID // users who have a document
 	Long      []services.UserID // users whose inbox holds more entries than a feed lists
 	Lists     []LongList        // registered lists with more entries than are ever shown
-	Leftover  []Leftover        // keys that may have to be dropped: see DropLeftovers
+	Leftovers []Leftover        // keys that may have to be dropped: see DropLeftovers
 }
 
 // Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
@@ -126,7 +126,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 		commands = commands[1:]
 		if one.endsItself() {
 			if left, err := first.(*redis.DurationCmd).Result(); err == nil && left == -1 {
-				found.Leftover = append(found.Leftover, Leftover{kind: one.part, mark: one.mark, keys: []string{one.name}})
+				found.Leftovers = append(found.Leftovers, Leftover{kind: one.part, mark: one.mark, keys: []string{one.name}})
 			}
 			continue
 		}
@@ -134,7 +134,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 		// Only a key without an expiry stays for ever, but an orphan of any kind is useless: no reader looks at it
 		// without its document.
 		if err == nil && held == 0 {
-			found.Leftover = append(found.Leftover, Leftover{kind: "orphan", keys: []string{one.name, DocumentKey(one.user)}})
+			found.Leftovers = append(found.Leftovers, Leftover{kind: "orphan", keys: []string{one.name, DocumentKey(one.user)}})
 		}
 		if one.isList() {
 			length, err := commands[0].(*redis.IntCmd).Result()
@@ -190,7 +190,7 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: allKeys(user), Args: []any{last}}
 	}
-	return c.dropped(ctx, userDrop, calls)
+	return c.runDrop(ctx, userDrop, calls)
 }
 
 // Erase deletes every key of a user who is removed for good. Unlike DropUsers it checks nothing: the user cannot have come back.
@@ -213,7 +213,7 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 	for i, leftover := range leftovers {
 		calls[i] = redis.Call{Keys: leftover.keys, Args: []any{leftover.kind, leftover.mark}}
 	}
-	dropped, err := c.dropped(ctx, keyDrop, calls)
+	dropped, err := c.runDrop(ctx, keyDrop, calls)
 	for i, keys := range dropped {
 		if leftovers[i].kind == "orphan" {
 			orphans += keys
@@ -224,9 +224,9 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 	return orphans, endless, err
 }
 
-// dropped runs a script that returns how many keys or entries it dropped. One failed call fails all: the walk repeats
+// runDrop runs a script that returns how many keys or entries it dropped. One failed call fails all: the walk repeats
 // its step.
-func (c *Projections) dropped(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
+func (c *Projections) runDrop(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
 		return nil, err

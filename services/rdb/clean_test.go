@@ -295,7 +295,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 			for _, user := range found.Long {
 				long[user] = true
 			}
-			o, e, err := v.c.DropLeftovers(ctx, found.Leftover)
+			o, e, err := v.c.DropLeftovers(ctx, found.Leftovers)
 			v.must(err)
 			orphans, endless = orphans+o, endless+e
 		})
@@ -336,7 +336,7 @@ func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 		v.must(rds.ZAdd(ctx, "v:town/y", redis.Z{Score: -5, Member: "!r"}).Err())
 		v.must(rds.HSet(ctx, onlineKey(reader), "dead", 1).Err())
 		var found []Leftover
-		v.walk(20, func(f Findings) { found = append(found, f.Leftover...) })
+		v.walk(20, func(f Findings) { found = append(found, f.Leftovers...) })
 		if len(found) != 5 {
 			v.Fatalf("found %v", found)
 		}

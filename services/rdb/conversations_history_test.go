@@ -271,8 +271,8 @@ func (w *talks) truth(user services.UserID) (unread, mentions int) {
 	return unread, mentions
 }
 
-// consistent compares the sums with the states beside them. They must agree at every moment, whatever was lost before.
-func (w *talks) consistent() error {
+// checkSums compares the sums with the states beside them. They must agree at every moment, whatever was lost before.
+func (w *talks) checkSums() error {
 	documents, err := w.c.Documents(w.ctx, w.people)
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (w *talks) run(steps int) error {
 		if err := w.step(); err != nil {
 			return err
 		}
-		if err := w.consistent(); err != nil {
+		if err := w.checkSums(); err != nil {
 			return err
 		}
 	}

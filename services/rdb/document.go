@@ -56,7 +56,7 @@ type Document struct {
 
 // Documents reads the badge documents of the users, in their order, by one HGETALL each in one round trip.
 func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
@@ -95,7 +95,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 // Versions reads n of each user's document in one round trip: 0 if the document is missing or being built. The
 // reconciliation of each second compares n with what was pushed; it needs no more of the document.
 func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	used := versionReads.Get().(*[]redis.KeyRead)

@@ -97,7 +97,7 @@ func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(use
 // the fields that show whether the document has changed. A document that has changed costs a second round trip, and is not ready
 // if the second one fails.
 func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()

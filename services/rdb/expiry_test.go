@@ -21,14 +21,14 @@ func TestKeysWrittenTogetherExpireApart(t *testing.T) {
 			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Lifetime: lifetime})
 			v.must(err)
 		}
-		v.spread("made", users, lifetime)
+		v.wantSpread("made", users, lifetime)
 		v.must(v.c.MarkActive(v.Context(), users, 20_001, 2*lifetime))
-		v.spread("visited", users, 2*lifetime)
+		v.wantSpread("visited", users, 2*lifetime)
 	})
 }
 
-// spread checks that the users' keys expire at many different times within the last sixteenth of a lifetime.
-func (v view) spread(what string, users []services.UserID, lifetime time.Duration) {
+// wantSpread checks that the users' keys expire at many different times within the last sixteenth of a lifetime.
+func (v view) wantSpread(what string, users []services.UserID, lifetime time.Duration) {
 	v.Helper()
 	ends := map[time.Duration]int{}
 	for _, user := range users {

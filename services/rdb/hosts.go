@@ -23,7 +23,7 @@ var HostsRead = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField,
 // HostsOf reads the parts of readers' documents that live boards need, in one round trip. The read for one reader shares its
 // round trip with other reads. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([]HostsState, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	if len(readers) == 1 { // as in Documents

@@ -168,7 +168,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		}
 		return pages[0], nil
 	}
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)

@@ -26,7 +26,7 @@ func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
 // the reader's limit, which is from 1 to services.Retention. It asks Redis for less than Inbox does: within that limit all
 // entries are listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	const each = 3 // reads of a reader

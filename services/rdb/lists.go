@@ -80,7 +80,7 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 				calls, places = append(calls, redis.Call{Keys: []string{list.Key(one.User)}}), append(places, i)
 			}
 		}
-		entries, err := c.dropped(ctx, list.Trim, calls)
+		entries, err := c.runDrop(ctx, list.Trim, calls)
 		if err != nil {
 			return nil, err
 		}

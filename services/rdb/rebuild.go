@@ -109,7 +109,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		}
 	}
 	// An answer of a Redis that is not trusted, or of another epoch, gives no document: the caller reads the document again.
-	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Trusted() == nil {
+	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.CheckTrusted() == nil {
 		rebuilt.Document = layout.parse(values, c.Epoch())
 	}
 	return rebuilt, nil

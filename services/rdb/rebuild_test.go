@@ -19,7 +19,7 @@ type builder struct {
 	c      *Projections
 	user   services.UserID
 	random *rand.Rand
-	later  int64    // messages that were added to the first conversation
+	added  int64    // messages that were added to the first conversation
 	said   []string // a line for each event, printed with a failure
 }
 
@@ -40,14 +40,14 @@ func (b *builder) parts() []redis.Step {
 	for i := range states {
 		states[i] = services.Membership{Conversation: services.ConversationID(i + 1), User: b.user, Head: 1, Version: 1}
 	}
-	states[0].Head += b.later
+	states[0].Head += b.added
 	return append(RegisterParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
 }
 
 // message adds a message to the first conversation, and projects it at once.
 func (b *builder) message() error {
-	b.later++
-	_, _, err := b.c.PutMemberships(b.ctx, []services.Membership{{Conversation: 1, User: b.user, Head: 1 + b.later, Version: 1}})
+	b.added++
+	_, _, err := b.c.PutMemberships(b.ctx, []services.Membership{{Conversation: 1, User: b.user, Head: 1 + b.added, Version: 1}})
 	return err
 }
 
@@ -76,8 +76,8 @@ func (b *builder) checkWhole() (ready bool, err error) {
 	if err != nil || !documents[0].Ready {
 		return false, err
 	}
-	if d := documents[0]; d.Segments.Bits != segmentBits || d.Conversations.Unread != manyStates+int(b.later) || d.FeedCount != 3 {
-		return true, fmt.Errorf("shown with the segments %d, %d unread messages of %d, %d posts", d.Segments.Bits, d.Conversations.Unread, manyStates+b.later, d.FeedCount)
+	if d := documents[0]; d.Segments.Bits != segmentBits || d.Conversations.Unread != manyStates+int(b.added) || d.FeedCount != 3 {
+		return true, fmt.Errorf("shown with the segments %d, %d unread messages of %d, %d posts", d.Segments.Bits, d.Conversations.Unread, manyStates+b.added, d.FeedCount)
 	}
 	return true, nil
 }
@@ -148,8 +148,8 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 	})
 }
 
-// crossing runs some random steps of rebuilds that overlap, with losses and messages in between.
-func (b *builder) crossing(steps int) error {
+// runCrossing runs some random steps of rebuilds that overlap, with losses and messages in between.
+func (b *builder) runCrossing(steps int) error {
 	var builds [][]redis.Step
 	for range steps {
 		var err error
@@ -227,7 +227,7 @@ func TestOverlappingRebuildsNeverShowAPartialDocument(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range clienttest.Histories(t, full, crossingBugs) {
-			if err := newBuilder(t.Context(), client, i).crossing(60); err != nil {
+			if err := newBuilder(t.Context(), client, i).runCrossing(60); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
@@ -240,6 +240,6 @@ func TestOverlappingRebuildsNeverShowAPartialDocument(t *testing.T) {
 func TestTheHistoriesOfCrossingRebuildsFindEveryInjectedBug(t *testing.T) {
 	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
 	clienttest.FindBugs(t, client.Client, crossingBugs, 500, func(number int, _ clienttest.Bug[*builder]) error {
-		return newBuilder(t.Context(), client, number).crossing(60)
+		return newBuilder(t.Context(), client, number).runCrossing(60)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"tidings/services/redis"
 )
 
-// withoutVisit begins and ends a rebuild of the reader that is no visit. The facts have another day and another lifetime.
-func (v view) withoutVisit(facts FeedFacts) redis.Result {
+// rebuildWithoutVisit begins and ends a rebuild of the reader that is no visit. The facts have another day and another lifetime.
+func (v view) rebuildWithoutVisit(facts FeedFacts) redis.Result {
 	v.Helper()
 	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{})
 	v.must(err)
@@ -19,8 +19,8 @@ func (v view) withoutVisit(facts FeedFacts) redis.Result {
 	return result.Result
 }
 
-// lives checks the day of the reader's document, and that it and the inbox live for about the given time.
-func (v view) lives(what string, day int64, about time.Duration) {
+// wantLife checks the day of the reader's document, and that it and the inbox live for about the given time.
+func (v view) wantLife(what string, day int64, about time.Duration) {
 	v.Helper()
 	if got := v.document(); !got.Ready || got.Day != day {
 		v.Errorf("%s: ready %t, day %d; want day %d", what, got.Ready, got.Day, day)
@@ -37,7 +37,7 @@ func (v view) lives(what string, day int64, about time.Duration) {
 func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
-		v.lives("built", 20_000, time.Hour)
+		v.wantLife("built", 20_000, time.Hour)
 		n := v.document().N
 		for what, spoil := range map[string]func(){
 			"a whole document":  func() {},
@@ -49,10 +49,10 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 			"a broken register": func() { v.set("Cv", "broken") },
 		} {
 			spoil()
-			if result := v.withoutVisit(FeedFacts{Entries: posts(1, 4, counted)}); result.Status != redis.Applied || result.N <= n {
+			if result := v.rebuildWithoutVisit(FeedFacts{Entries: posts(1, 4, counted)}); result.Status != redis.Applied || result.N <= n {
 				v.Errorf("%s: %+v after version %d", what, result, n)
 			}
-			v.lives(what, 20_000, time.Hour)
+			v.wantLife(what, 20_000, time.Hour)
 			n = v.document().N
 		}
 		for what, spoil := range map[string]func(){
@@ -61,8 +61,8 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 		} {
 			v.build(FeedFacts{})
 			spoil()
-			v.withoutVisit(FeedFacts{})
-			v.lives(what, 20_010, 100*time.Hour)
+			v.rebuildWithoutVisit(FeedFacts{})
+			v.wantLife(what, 20_010, 100*time.Hour)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			_, err = v.c.EndRebuild(v.Context(), FeedFacts{Reader: reader, Stamp: stamps[0], Day: 19_990, Lifetime: 50 * time.Hour})
 			v.must(err)
-			v.lives(what, 20_000, time.Hour)
+			v.wantLife(what, 20_000, time.Hour)
 		}
 	})
 }

@@ -48,7 +48,7 @@ const snapshotUsers = 25
 // Snapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
 // repaired.
 func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
-	if err := c.Trusted(); err != nil {
+	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()

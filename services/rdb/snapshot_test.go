@@ -79,9 +79,9 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 			"no sentinel":        {func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
 			"a broken sentinel":  {func() { v.must(v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
 			"a state lost":       {func() { v.set("Ck", "1") }, Partial},
-			"a state broken":     {func() { v.state("1", "1,2,3") }, WrongType},
-			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, WrongType},
-			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, WrongType},
+			"a state broken":     {func() { v.setState("1", "1,2,3") }, WrongType},
+			"a state of letters": {func() { v.setState("1", "1,2,3,4,5,6,x") }, WrongType},
+			"a state of nobody":  {func() { v.setState("x", "1,2,3,4,5,6,") }, WrongType},
 			"states of text":     {func() { v.retype(conversationsKey(reader)) }, WrongType},
 			"the document lost":  {func() { v.lose(DocumentKey(reader)) }, Absent},
 			"a document of text": {func() { v.retype(DocumentKey(reader)) }, WrongType},
@@ -103,8 +103,8 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 	})
 }
 
-// state overwrites the reader's state in a conversation, as the only one that they have.
-func (v view) state(conversation, text string) {
+// setState overwrites the reader's state in a conversation, as the only one that they have.
+func (v view) setState(conversation, text string) {
 	v.Helper()
 	v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
 	v.set("Ck", "1")

@@ -92,8 +92,8 @@ func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 func TestABrokenFieldStopsNoScript(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, spoil := range map[string]func(){
-			"a state":          func() { v.state("3", "1,2,3") },
-			"a state's number": func() { v.state("3", "1,2,3,x,5,6,") },
+			"a state":          func() { v.setState("3", "1,2,3") },
+			"a state's number": func() { v.setState("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.set("n", "x") },
 			"a sum":            func() { v.set("Cu", "x") },
 			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },

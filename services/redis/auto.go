@@ -28,16 +28,16 @@ func newShared(client redis.UniversalClient, readers *guard, within time.Duratio
 	}
 	// An address, and no name: the library asks the name server for a name at once.
 	facade := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
-	facade.AddHook(sharedHook{client: client, batches: batches, readers: readers, longest: 2 * within})
+	facade.AddHook(sharedHook{client: client, batches: batches, readGuard: readers, longest: 2 * within})
 	return facade, nil
 }
 
 // sharedHook sends the calls of the client of Shared through the automatic pipeline of the real client.
 type sharedHook struct {
-	client  redis.UniversalClient
-	batches *redis.AutoPipeliner
-	readers *guard        // nil: no guard, see newShared
-	longest time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
+	client    redis.UniversalClient
+	batches   *redis.AutoPipeliner
+	readGuard *guard        // nil: no guard, see newShared
+	longest   time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 
 // DialHook refuses to dial: every call is answered by the hooks below, so nothing should ever need a connection.
@@ -53,7 +53,7 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(err)
 			return err
 		}
-		if h.readers.refuses() {
+		if h.readGuard.refuses() {
 			cmd.SetErr(gobreaker.ErrOpenState)
 			return gobreaker.ErrOpenState
 		}

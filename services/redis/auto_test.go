@@ -106,7 +106,7 @@ func (s *sentCounter) count() int {
 
 // countSent counts one sent command or pipeline, unless it is part of making a connection: the client decides how many connections it makes.
 func (s *sentCounter) countSent(first redis.Cmder) {
-	if handshakes(first) || first.Name() == "info" {
+	if isHandshake(first) || first.Name() == "info" {
 		return
 	}
 	s.mu.Lock()

@@ -148,7 +148,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	defer cancel()
 	if replies, err := c.Run(ctx, memberScript, keys); err != nil {
 		t.Errorf("two of three masters answer: %v", err)
-	} else if failed := failures(replies); failed == 0 || failed == len(replies) {
+	} else if failed := countUnavailable(replies); failed == 0 || failed == len(replies) {
 		t.Errorf("%d of %d calls failed with one master of three paused", failed, len(replies))
 	}
 	servers[0].Resume()
@@ -185,8 +185,8 @@ func holdConnections(t *testing.T, c *Client) (free func()) {
 	}
 }
 
-// failures counts the replies that are UNAVAILABLE.
-func failures(replies []Reply) (n int) {
+// countUnavailable counts the replies that are UNAVAILABLE.
+func countUnavailable(replies []Reply) (n int) {
 	for _, r := range replies {
 		if services.IsUnavailable(r.Err) {
 			n++

@@ -34,7 +34,7 @@ const (
 	masterRole    = "role:master"          // the line of INFO that only a master has
 	onlyMaster    = ""                     // the key of the one master if there is no cluster
 	epochModulus  = 1<<31 - 1              // 31 bits take 6 bytes in a hash, and 32 would take 10
-	replicationOf = "replication"          // the section of INFO that has both lines
+	infoSection   = "replication"          // the section of INFO that has both lines
 )
 
 // epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
@@ -133,7 +133,7 @@ func (e *epoch) fresh() bool {
 func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
 		question := c.epoch.nextQuestion()
-		id, err := c.lineageOf(connection.Info(uncounted(ctx), replicationOf))
+		id, err := c.lineageOf(connection.Info(uncounted(ctx), infoSection))
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 	var mu sync.Mutex
 	ids, whole := map[string]string{}, true
 	err := c.EachMaster(uncounted(ctx), func(ctx context.Context, master *redis.Client) error {
-		id, err := c.lineageOf(master.Info(ctx, replicationOf))
+		id, err := c.lineageOf(master.Info(ctx, infoSection))
 		mu.Lock()
 		defer mu.Unlock()
 		ids[c.AddrOf(master)] = id

@@ -15,18 +15,18 @@ import (
 const (
 	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
 	// about 100 KB of answers.
-	fieldBatches = 2   // that may be under way at a time
-	fieldBatch   = 256 // the most reads of a batch
+	fieldBatches   = 2   // that may be under way at a time
+	fieldBatchSize = 256 // the most reads of a batch
 )
 
 // fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches
 // under way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
 // together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReads struct {
-	client  redis.UniversalClient
-	readers *guard          // nil: no guard
-	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
-	ctx     context.Context // of the batches
+	client    redis.UniversalClient
+	readGuard *guard          // nil: no guard
+	longest   time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
+	ctx       context.Context // of the batches
 
 	mu      sync.Mutex
 	waiting []*fieldRead // empty unless all batches are under way
@@ -41,7 +41,7 @@ type fieldRead struct {
 
 // newFieldReads makes the batches of a client; within is the time that a batch may take.
 func newFieldReads(client redis.UniversalClient, readers *guard, within time.Duration) *fieldReads {
-	return &fieldReads{client: client, readers: readers, longest: 2 * within, ctx: Reading(context.Background())}
+	return &fieldReads{client: client, readGuard: readers, longest: 2 * within, ctx: Reading(context.Background())}
 }
 
 // process sends a command: in a batch if the caller's deadline leaves time for two batches, the one before it and its own; otherwise
@@ -51,7 +51,7 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 		return err
 	}
 	// The guard refuses here, before the read waits for a batch that would be refused.
-	if r.readers.refuses() {
+	if r.readGuard.refuses() {
 		return gobreaker.ErrOpenState
 	}
 	// A read without time for two batches is sent alone with its own deadline. A batch does not end at the deadline of one caller.
@@ -81,12 +81,12 @@ func (r *fieldReads) join(one *fieldRead) {
 	}
 	var room [16]*fieldRead
 	// This read leads a batch of itself and of the waiting reads, of which the reads that have waited longest come first.
-	others := min(len(r.waiting), fieldBatch-1)
+	others := min(len(r.waiting), fieldBatchSize-1)
 	batch := append(append(room[:0], one), r.waiting[:others]...)
 	r.forget(others)
 	r.mu.Unlock()
 	// The call is deferred, because after a panic in a hook the other reads must not wait for ever.
-	defer r.ended(batch, one)
+	defer r.finish(batch, one)
 	r.send(batch)
 }
 
@@ -99,8 +99,8 @@ func (r *fieldReads) send(batch []*fieldRead) {
 	_, _ = pipe.Exec(r.ctx) // each command has its own error
 }
 
-// ended lets the first of the waiting reads lead, and signals all reads of the batch, except its leader, that they are answered.
-func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
+// finish lets the first of the waiting reads lead, and signals all reads of the batch, except its leader, that they are answered.
+func (r *fieldReads) finish(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
 		// The next batch takes the place of the ended one, so leading stays as it is.

@@ -42,11 +42,11 @@ func (g *guard) refuses() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.refusing()
+	return g.refusesLocked()
 }
 
-// refusing is refuses with the lock held.
-func (g *guard) refusing() bool {
+// refusesLocked is refuses with the lock held.
+func (g *guard) refusesLocked() bool {
 	return g.tripped && (g.probing || g.now().Before(g.until))
 }
 
@@ -54,7 +54,7 @@ func (g *guard) refusing() bool {
 func (g *guard) begin() (probe bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refusing() {
+	if g.refusesLocked() {
 		return false, gobreaker.ErrOpenState
 	}
 	// The first read after the pause is the probe.

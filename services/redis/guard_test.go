@@ -54,13 +54,13 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	admitted(true)
 }
 
-// hung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
+// openHung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
 // client really sent.
-func hung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *sentCounter) {
+func openHung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *sentCounter) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	clock = redistest.NewManualClock(time.Now())
-	g = c.readers
+	g = c.readGuard
 	g.now = clock.Now
 	sent = &sentCounter{}
 	c.redis.AddHook(sent) // behind the guard
@@ -87,7 +87,7 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, clock, sent := hung(t)
+			c, _, clock, sent := openHung(t)
 			if err := ask(t.Context(), c); !services.IsUnavailable(err) || errors.Is(err, gobreaker.ErrOpenState) {
 				t.Fatalf("the first read: %v, want a time-out", err)
 			}
@@ -118,7 +118,7 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 
 // Reads that are queued behind a batch that times out are not sent after it.
 func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
-	c, _, _, sent := hung(t)
+	c, _, _, sent := openHung(t)
 	const readers = 64
 	var asking sync.WaitGroup
 	for i := range readers {
@@ -136,7 +136,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 
 // Writers continue until the breaker opens: a lost write has no substitute.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
-	c, g, _, sent := hung(t)
+	c, g, _, sent := openHung(t)
 	if err := Unavailable(c.Shared().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())
 	}
@@ -169,7 +169,7 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	proxy.BlackHole(false)
 	proxy.DropReplies(1)
 	_ = c.Shared().Get(t.Context(), "a").Err()
-	if c.readers.refuses() {
+	if c.readGuard.refuses() {
 		t.Error("the guard has tripped")
 	}
 	if err := c.Shared().Get(t.Context(), "a").Err(); err != redis.Nil {

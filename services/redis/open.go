@@ -26,19 +26,19 @@ const (
 // Client is the only access to Redis. It is safe for concurrent use. Open sets the fields up to log, and they do not change
 // afterwards.
 type Client struct {
-	redis    redis.UniversalClient
-	shared   *redis.Client  // the client of Shared
-	fields   *fieldReads    // of ReadFields; nil on a cluster
-	readers  *guard         // of the one server; nil if each node has its own, or none can hang
-	dials    *sentinelDials // nil without sentinels
-	mode     string
-	id       string         // this node's
-	time     services.Clock // of this node
-	log      *slog.Logger
-	epoch    epoch
-	asking   singleflight.Group // joins concurrent questions for the epoch
-	refusals refusals
-	empty    func(ctx context.Context, keys []string) error // see EmptyBy
+	redis     redis.UniversalClient
+	shared    *redis.Client  // the client of Shared
+	fields    *fieldReads    // of ReadFields; nil on a cluster
+	readGuard *guard         // of the one server; nil if each node has its own, or none can hang
+	dials     *sentinelDials // nil without sentinels
+	mode      string
+	id        string         // this node's
+	time      services.Clock // of this node
+	log       *slog.Logger
+	epoch     epoch
+	asking    singleflight.Group // joins concurrent questions for the epoch
+	refusals  refusals
+	empty     func(ctx context.Context, keys []string) error // see EmptyBy
 
 	hints hintReceivers
 	grown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
@@ -109,7 +109,7 @@ func dial(ctx context.Context, options Options) (c *Client, at *target, err erro
 	c.epoch.form = options.Form
 	// The Client outlives the context of Open: its work ends with Close.
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if at, err = c.target(ctx, options); err == nil {
+	if at, err = c.openTarget(ctx, options); err == nil {
 		err = c.connect(options, at)
 	}
 	return c, at, err
@@ -128,8 +128,8 @@ func openError(err error, name string) error {
 	return services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
 }
 
-// target starts the server that the options ask for, or parses their URL.
-func (c *Client) target(ctx context.Context, options Options) (*target, error) {
+// openTarget starts the server that the options ask for, or parses their URL.
+func (c *Client) openTarget(ctx context.Context, options Options) (*target, error) {
 	switch options.URL {
 	// The Client owns the server from here on: Close ends it, also after a failure below.
 	case modePrivate:
@@ -191,17 +191,17 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	}
 	// The embedded Redis has no guard: SQL is no faster on the same processor. A cluster has one for each node.
 	if at.mode == modeSingle || at.mode == modePrivate || at.mode == modeSentinel {
-		c.readers = newGuard(within)
-		c.redis.AddHook(guardHook{c.readers})
+		c.readGuard = newGuard(within)
+		c.redis.AddHook(guardHook{c.readGuard})
 	}
 	// The hook that was added first is the outermost: see the package comment.
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
 	// The commands of a batch have keys of many users, which a cluster would have to split again.
 	if at.mode != modeCluster {
-		c.fields = newFieldReads(c.redis, c.readers, within)
+		c.fields = newFieldReads(c.redis, c.readGuard, within)
 	}
-	c.shared, err = newShared(c.redis, c.readers, within)
+	c.shared, err = newShared(c.redis, c.readGuard, within)
 	return err
 }
 
@@ -226,9 +226,9 @@ func (c *Client) prepare(ctx context.Context) error {
 	return nil
 }
 
-// arrive prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
+// prepareLate prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
 // already.
-func (c *Client) arrive(ctx context.Context) error {
+func (c *Client) prepareLate(ctx context.Context) error {
 	if !c.awaitsFirstAnswer.Load() {
 		return nil
 	}

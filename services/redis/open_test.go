@@ -39,12 +39,12 @@ func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
 }
 
 func TestScriptsOfThePackageAreLoadedAtOpen(t *testing.T) {
-	if len(loaded) == 0 {
+	if len(registeredScripts) == 0 {
 		t.Fatal("the package has no scripts")
 	}
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
-		for _, s := range loaded {
+		for _, s := range registeredScripts {
 			// On a cluster the answer is true if every master has the script.
 			there, err := c.Commands().ScriptExists(t.Context(), s.sha1).Result()
 			if err != nil || !there[0] {
@@ -261,7 +261,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	})
 	stop()
 	<-ended
-	for _, s := range loaded {
+	for _, s := range registeredScripts {
 		if there, err := c.Commands().ScriptExists(t.Context(), s.sha1).Result(); err != nil || !there[0] {
 			t.Errorf("script %s: loaded %v, %v", s.Name, there, err)
 		}

@@ -182,11 +182,11 @@ func parseSeveral(scheme, rest string) (*target, error) {
 		}
 		return t, nil
 	}
-	return t, t.sentinel(scheme, path, query)
+	return t, t.parseSentinel(scheme, path, query)
 }
 
-// sentinel parses what follows the hosts in a URL of sentinels: the master, its database, and the sentinels' own login.
-func (t *target) sentinel(scheme, path, query string) error {
+// parseSentinel parses what follows the hosts in a URL of sentinels: the master, its database, and the sentinels' own login.
+func (t *target) parseSentinel(scheme, path, query string) error {
 	master, db, hasDB := strings.Cut(path, "/")
 	number, err := uint64(0), error(nil)
 	if hasDB {

@@ -75,8 +75,8 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	if c.fields == nil {
 		return c.readEachByValues(ctx, reads, each)
 	}
-	sent := sentReads.Get().(*sentRead)
-	defer sentReads.Put(sent)
+	sent := readBatches.Get().(*readBatch)
+	defer readBatches.Put(sent)
 	defer sent.forget(reads)
 	if err := sent.send(ctx, c, reads); err != nil {
 		return err
@@ -107,18 +107,18 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	return nil
 }
 
-// sentRead has the commands of one ReadEach in two lists: one for their pools and one for the library. Each second a node reads
+// readBatch has the commands of one ReadEach in two lists: one for their pools and one for the library. Each second a node reads
 // keys of every user who is watched, so the lists are used again.
-type sentRead struct {
+type readBatch struct {
 	reads    []*fieldRead
 	commands []redis.Cmder
 }
 
-// sentReads are lists of sentRead to use again.
-var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
+// readBatches are lists of sentRead to use again.
+var readBatches = sync.Pool{New: func() any { return new(readBatch) }}
 
 // send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.
-func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
+func (s *readBatch) send(ctx context.Context, c *Client, reads []KeyRead) error {
 	for _, read := range reads {
 		one := read.Read.take(read.Key)
 		s.reads, s.commands = append(s.reads, one), append(s.commands, one.command)
@@ -130,10 +130,10 @@ func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
 }
 
 // reply is the answer to a read, as Redis sent it.
-func (s *sentRead) reply(i int) []byte { return s.reads[i].command.Val() }
+func (s *readBatch) reply(i int) []byte { return s.reads[i].command.Val() }
 
 // forget returns the commands to their pools, without their replies.
-func (s *sentRead) forget(reads []KeyRead) {
+func (s *readBatch) forget(reads []KeyRead) {
 	for i, one := range s.reads {
 		reads[i].Read.put(one)
 	}

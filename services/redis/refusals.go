@@ -36,8 +36,8 @@ type refusals struct {
 // RefusesWrites reports whether Redis answers but refuses writes: then nothing that it holds is EXACT.
 func (c *Client) RefusesWrites() bool { return c.refusals.on.Load() }
 
-// Trusted returns UNAVAILABLE while Redis' data may be old, otherwise nil.
-func (c *Client) Trusted() error {
+// CheckTrusted returns UNAVAILABLE while Redis' data may be old, otherwise nil.
+func (c *Client) CheckTrusted() error {
 	if c.refusals.on.Load() {
 		return services.Errorf(services.Unavailable, "Redis refuses writes: its data may be old")
 	}

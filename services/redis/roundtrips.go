@@ -64,7 +64,7 @@ func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook counts one command.
 func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if handshakes(cmd) {
+		if isHandshake(cmd) {
 			return next(ctx, cmd)
 		}
 		countRoundTrip(ctx)
@@ -78,7 +78,7 @@ func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook counts a pipeline as one.
 func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if handshakes(cmds[0]) {
+		if isHandshake(cmds[0]) {
 			return next(ctx, cmds)
 		}
 		countRoundTrip(ctx)
@@ -98,9 +98,9 @@ func endSpan(span trace.Span, err error) {
 	span.End(Unavailable(err))
 }
 
-// handshakes reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of
+// isHandshake reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of
 // the call that happens to need a new connection. The package sends none of these itself.
-func handshakes(cmd redis.Cmder) bool {
+func isHandshake(cmd redis.Cmder) bool {
 	switch cmd.Name() {
 	case "hello", "auth", "select", "readonly", "client":
 		return true

@@ -25,17 +25,17 @@ type Script struct {
 	sha1 string
 }
 
-// loaded are the registered scripts, in the order of their registration; every Client loads them into its masters.
-var loaded []*Script
+// registeredScripts are the registered scripts, in the order of their registration; every Client loads them into its masters.
+var registeredScripts []*Script
 
 // RegisterScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package
 // variables, before the first Client; it panics if the name is taken.
 func RegisterScript(name string, parts ...string) *Script {
-	if slices.ContainsFunc(loaded, func(s *Script) bool { return s.Name == name }) {
+	if slices.ContainsFunc(registeredScripts, func(s *Script) bool { return s.Name == name }) {
 		panic(fmt.Sprintf("redis: the script %s is registered twice", name))
 	}
 	s := NewScript(name, strings.Join(parts, ""))
-	loaded = append(loaded, s)
+	registeredScripts = append(registeredScripts, s)
 	return s
 }
 
@@ -223,13 +223,13 @@ func (a *keepsAnswer) SetErr(err error) {
 func (c *Client) loadScripts(ctx context.Context) error {
 	// An EVALSHA before the load finds no script, and is sent again with its text: the load only saves this second sending.
 	load := func(ctx context.Context, master *redis.Client) error {
-		if len(loaded) == 0 {
+		if len(registeredScripts) == 0 {
 			return nil
 		}
 		_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
 			replacing.RLock()
 			defer replacing.RUnlock()
-			for _, s := range loaded {
+			for _, s := range registeredScripts {
 				p.ScriptLoad(ctx, s.Source)
 			}
 			return nil
@@ -274,12 +274,12 @@ func (c *Client) loadAgain() {
 }
 
 // Scripts are the registered scripts, in the order of their registration.
-func Scripts() []*Script { return slices.Clone(loaded) }
+func Scripts() []*Script { return slices.Clone(registeredScripts) }
 
 // ScriptNames maps the SHA-1 of every registered script to its name: EVALSHA and Redis' slow log show only the SHA-1.
 func ScriptNames() map[string]string {
-	names := make(map[string]string, len(loaded))
-	for _, s := range loaded {
+	names := make(map[string]string, len(registeredScripts))
+	for _, s := range registeredScripts {
 		names[s.sha1] = s.Name
 	}
 	return names

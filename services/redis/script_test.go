@@ -132,7 +132,7 @@ func TestAMasterThatKnowsNoScriptIsGivenAllOfThem(t *testing.T) {
 		t.Fatalf("%v, %v", replies, err)
 	}
 	c.work.Wait()
-	there, err := c.Commands().ScriptExists(t.Context(), loaded[0].sha1, loaded[len(loaded)-1].sha1).Result()
+	there, err := c.Commands().ScriptExists(t.Context(), registeredScripts[0].sha1, registeredScripts[len(registeredScripts)-1].sha1).Result()
 	if err != nil || !there[0] || !there[1] {
 		t.Errorf("the package's scripts are there: %v, %v", there, err)
 	}
@@ -257,8 +257,8 @@ func TestScriptNamesAreOfWhatRedisKnows(t *testing.T) {
 	names := ScriptNames()
 	sums := slices.Sorted(maps.Keys(names))
 	known, err := c.Commands().ScriptExists(t.Context(), sums...).Result()
-	if err != nil || len(known) != len(loaded) || slices.Contains(known, false) {
-		t.Errorf("%d scripts are loaded; of the names %v Redis knows %v, %v", len(loaded), names, known, err)
+	if err != nil || len(known) != len(registeredScripts) || slices.Contains(known, false) {
+		t.Errorf("%d scripts are loaded; of the names %v Redis knows %v, %v", len(registeredScripts), names, known, err)
 	}
 	if names[firstScript.sha1] != "test_first" || names[secondScript.sha1] != "test_second" {
 		t.Errorf("not the registered scripts: %v", names)
@@ -272,10 +272,10 @@ func TestARegisteredScriptIsAllOfItsParts(t *testing.T) {
 }
 
 func TestAScriptThatIsRegisteredTwicePanics(t *testing.T) {
-	before := len(loaded)
+	before := len(registeredScripts)
 	defer func() {
-		if what := fmt.Sprint(recover()); !strings.Contains(what, "test_first") || len(loaded) != before {
-			t.Errorf("panic %q does not name the script, or %d scripts became %d", what, before, len(loaded))
+		if what := fmt.Sprint(recover()); !strings.Contains(what, "test_first") || len(registeredScripts) != before {
+			t.Errorf("panic %q does not name the script, or %d scripts became %d", what, before, len(registeredScripts))
 		}
 	}()
 	RegisterScript("test_first", "return 3")

@@ -8,8 +8,8 @@ import (
 )
 
 func TestAScriptStandsAfterTheLibraryAndItsParts(t *testing.T) {
-	before := len(loaded)
-	defer func() { loaded = loaded[:before] }()
+	before := len(registeredScripts)
+	defer func() { registeredScripts = registeredScripts[:before] }()
 	files := ScriptFiles{fstest.MapFS{
 		"lua/lib_one.lua": {Data: []byte("local one = 1")}, "lua/test_sum.lua": {Data: []byte("return one + (now() > 0 and 1 or 0)")},
 	}}

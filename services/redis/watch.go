@@ -15,7 +15,7 @@ const watchEvery = time.Second
 func (c *Client) Watch(ctx context.Context) error {
 	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		// The order matters: a late Redis has neither a lineage nor anything to be written before it is prepared.
-		for _, check := range []func(context.Context) error{c.arrive, c.CheckEpoch, c.CheckWrites} {
+		for _, check := range []func(context.Context) error{c.prepareLate, c.CheckEpoch, c.CheckWrites} {
 			if err := check(ctx); err != nil && ctx.Err() == nil {
 				c.log.Debug("a check of the Redis masters failed; it is repeated each second", "error", err)
 			}

@@ -62,9 +62,9 @@ func drawCouple[V any](c *crowd, standing map[couple]V) couple {
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// commits commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
+// commit commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
 // lost, and the jobs do all of the work.
-func (c *crowd) commits(cmd *jobs.Command, changes bool) bool {
+func (c *crowd) commit(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
 	c.endMutes()
@@ -92,7 +92,7 @@ func (c *crowd) endMutes() {
 func (c *crowd) follow() {
 	of := c.couple()
 	_, follows := c.since[of]
-	if c.commits(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
+	if c.commit(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
 		c.since[of] = c.IDs.Next()
 		delete(c.mode, of) // the end of a former follow deletes its mode
 	}
@@ -101,7 +101,7 @@ func (c *crowd) follow() {
 func (c *crowd) setMode() {
 	of, mode := drawCouple(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
 	_, follows := c.since[of]
-	if c.commits(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
+	if c.commit(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
 		c.mode[of] = mode
 	}
 }
@@ -109,7 +109,7 @@ func (c *crowd) setMode() {
 func (c *crowd) unfollow() {
 	of := drawCouple(c, c.since)
 	_, follows := c.since[of]
-	c.commits(c.service.Unfollow(of.reader, of.author), follows)
+	c.commit(c.service.Unfollow(of.reader, of.author), follows)
 	delete(c.since, of)
 }
 
@@ -119,7 +119,7 @@ func (c *crowd) mute() {
 		until = c.Clock.Now().Add(time.Duration(rapid.IntRange(2, 30).Draw(c.t, "seconds")) * time.Second)
 	}
 	had, muted := c.muted[of]
-	c.commits(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
+	c.commit(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
 	c.muted[of] = until
 }
 
@@ -131,20 +131,20 @@ func (c *crowd) unmute() {
 	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
 		return // the mute ends at this moment, so either result is right
 	}
-	c.commits(c.service.Unmute(of.reader, of.author), muted)
+	c.commit(c.service.Unmute(of.reader, of.author), muted)
 	delete(c.muted, of)
 }
 
 func (c *crowd) hide() {
 	of := c.couple()
-	if c.commits(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
+	if c.commit(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
 		c.hidden[of] = true
 	}
 }
 
 func (c *crowd) unhide() {
 	of := drawCouple(c, c.hidden)
-	c.commits(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
+	c.commit(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
 	delete(c.hidden, of)
 }
 
@@ -160,7 +160,7 @@ func (c *crowd) drawBlocker() (standing map[couple]bool, ends func(couple) (owne
 func (c *crowd) block() {
 	standing, ends := c.drawBlocker()
 	of := c.couple()
-	if c.commits(c.service.Block(ends(of)), !standing[of]) {
+	if c.commit(c.service.Block(ends(of)), !standing[of]) {
 		standing[of] = true
 		delete(c.since, of)
 	}
@@ -169,7 +169,7 @@ func (c *crowd) block() {
 func (c *crowd) unblock() {
 	standing, ends := c.drawBlocker()
 	of := drawCouple(c, standing)
-	c.commits(c.service.Unblock(ends(of)), standing[of])
+	c.commit(c.service.Unblock(ends(of)), standing[of])
 	delete(standing, of)
 }
 
@@ -205,8 +205,8 @@ func (c *crowd) look() {
 	}
 }
 
-// again queues a job that may have been queued before, due within five seconds.
-func (c *crowd) again() {
+// requeue queues a job that may have been queued before, due within five seconds.
+func (c *crowd) requeue() {
 	of := drawCouple(c, c.muted)
 	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
 	if len(c.enqueued) > 0 {
@@ -289,7 +289,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 		}
 		for _, reader := range c.readers { // most actions below need a follow
 			for _, author := range c.authors[:2] {
-				c.commits(c.service.Follow(reader, author), true)
+				c.commit(c.service.Follow(reader, author), true)
 				c.since[couple{reader, author}] = c.IDs.Next()
 			}
 		}
@@ -299,7 +299,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 		t.Repeat(map[string]func(*rapid.T){
 			"follow": act(c.follow), "unfollow": act(c.unfollow), "mode": act(c.setMode), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
 			"unhide": act(c.unhide), "block": act(c.block), "unblock": act(c.unblock),
-			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.again), "some": act(c.runOneWorker),
+			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.requeue), "some": act(c.runOneWorker),
 			"wait":  act(func() { c.Clock.Advance(time.Duration(rapid.IntRange(1, 20).Draw(c.t, "seconds")) * time.Second) }),
 			"flush": act(c.Server.Flush),
 			"":      act(c.agree),

@@ -16,8 +16,8 @@ import (
 // forever is the end of a mute that has no end.
 var forever time.Time
 
-// showing checks how many posts a reader's feed lists and counts, and that the feed agrees with the facts.
-func (n node) showing(when string, reader services.UserID, listed, counted int) {
+// wantShown checks how many posts a reader's feed lists and counts, and that the feed agrees with the facts.
+func (n node) wantShown(when string, reader services.UserID, listed, counted int) {
 	n.TB.Helper()
 	n.Agree(reader)
 	if entries, count := len(n.Inbox(reader)), n.Document(reader).FeedCount; entries != listed || count != counted {
@@ -34,22 +34,22 @@ func TestAMuteIsSeenAtOnce(t *testing.T) {
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
 		n.Quiet(n.Fanout)
-		n.showing("followed", reader, 2, 1)
+		n.wantShown("followed", reader, 2, 1)
 		for range 2 {
 			n.Must(n.do(n.service.Mute(reader, author, forever)))
-			n.showing("muted", reader, 0, 0)
+			n.wantShown("muted", reader, 0, 0)
 			n.Quiet(n.Fanout)
-			n.showing("muted, when all is quiet", reader, 0, 0)
+			n.wantShown("muted, when all is quiet", reader, 0, 0)
 		}
 		n.Post(author)
 		n.Quiet(n.Fanout)
-		n.showing("what a muted one publishes", reader, 0, 0)
-		n.unchanged("a muted one, followed again", n.service.Follow(reader, author))
+		n.wantShown("what a muted one publishes", reader, 0, 0)
+		n.wantUnchanged("a muted one, followed again", n.service.Follow(reader, author))
 		n.Must(n.do(n.service.Unmute(reader, author)))
-		n.showing("unmuted", reader, 3, 2)
-		n.unchanged("nobody", n.service.Unmute(reader, author))
+		n.wantShown("unmuted", reader, 3, 2)
+		n.wantUnchanged("nobody", n.service.Unmute(reader, author))
 		n.Quiet(n.Fanout)
-		n.showing("unmuted, when all is quiet", reader, 3, 2)
+		n.wantShown("unmuted, when all is quiet", reader, 3, 2)
 	})
 }
 
@@ -71,22 +71,22 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 		n.Must(n.do(n.service.Mute(reader, author, at(10))))
 		n.Must(n.do(n.service.Mute(reader, author, at(20))))
 		pass(11)
-		n.showing("the first time has passed", reader, 0, 0)
+		n.wantShown("the first time has passed", reader, 0, 0)
 		pass(21)
-		n.showing("the second too", reader, 1, 1)
-		n.unchanged("a mute that has ended", n.service.Unmute(reader, author))
+		n.wantShown("the second too", reader, 1, 1)
+		n.wantUnchanged("a mute that has ended", n.service.Unmute(reader, author))
 
 		n.Must(n.do(n.service.Mute(reader, author, at(30))))
 		n.Must(n.do(n.service.Mute(reader, author, forever)))
 		pass(31)
-		n.showing("for ever after all", reader, 0, 0)
+		n.wantShown("for ever after all", reader, 0, 0)
 		n.Must(n.do(n.service.Mute(reader, author, at(40))))
 		n.Must(n.do(n.service.Unmute(reader, author)))
 		n.Must(n.do(n.service.Mute(reader, author, at(50))))
 		pass(41)
-		n.showing("muted anew", reader, 0, 0)
+		n.wantShown("muted anew", reader, 0, 0)
 		pass(51)
-		n.showing("and that has ended", reader, 1, 1)
+		n.wantShown("and that has ended", reader, 1, 1)
 		if _, dead := n.Jobs(); dead > 0 {
 			t.Errorf("%d jobs are dead", dead)
 		}
@@ -103,24 +103,24 @@ func TestHidingFromAFollower(t *testing.T) {
 		n.Post(author)
 		n.Quiet(n.Fanout)
 		n.Must(n.do(n.service.HideFrom(author, reader)))
-		n.unchanged("twice", n.service.HideFrom(author, reader))
+		n.wantUnchanged("twice", n.service.HideFrom(author, reader))
 		n.Post(author)
 		n.Quiet(n.Fanout)
-		n.showing("hidden from", reader, 0, 0)
-		n.showing("another follower", other, 2, 2)
-		n.showing("the author", author, 2, 0)
+		n.wantShown("hidden from", reader, 0, 0)
+		n.wantShown("another follower", other, 2, 2)
+		n.wantShown("the author", author, 2, 0)
 		n.Must(n.do(n.service.Unfollow(reader, author)))
 		n.Must(n.do(n.service.Follow(reader, author)))
 		n.Post(author)
 		n.Quiet(n.Fanout)
-		n.showing("who follows again", reader, 0, 0)
+		n.wantShown("who follows again", reader, 0, 0)
 		n.Must(n.do(n.service.Mute(reader, author, forever)))
 		n.Must(n.do(n.service.UnhideFrom(author, reader)))
-		n.unchanged("hidden no longer", n.service.UnhideFrom(author, reader))
+		n.wantUnchanged("hidden no longer", n.service.UnhideFrom(author, reader))
 		n.Quiet(n.Fanout)
-		n.showing("he mutes him as well", reader, 0, 0)
+		n.wantShown("he mutes him as well", reader, 0, 0)
 		n.Must(n.do(n.service.Unmute(reader, author)))
-		n.showing("nothing stands between them", reader, 3, 1)
+		n.wantShown("nothing stands between them", reader, 3, 1)
 		n.Quiet(n.Fanout)
 	})
 }
@@ -137,36 +137,36 @@ func TestABlockEndsFollowsAndConversations(t *testing.T) {
 		notificationstest.Like(n.World, post, blocker, blocked)
 		notificationstest.Like(n.World, post, blocker, third)
 		n.Quiet(n.Fanout)
-		n.showing("before", blocker, 2, 1)
-		n.unseen("before", blocker, 1, 2)
+		n.wantShown("before", blocker, 2, 1)
+		n.wantUnseen("before", blocker, 1, 2)
 		n.Must(n.do(n.service.Block(blocker, blocked)))
-		n.showing("at once", blocker, 1, 0)
-		n.unseen("at once", blocker, 1, 1)
+		n.wantShown("at once", blocker, 1, 0)
+		n.wantUnseen("at once", blocker, 1, 1)
 		n.Quiet(n.Fanout)
 		for when := range 2 {
-			n.showing(fmt.Sprint("the blocked one ", when), blocked, 1, 0)
-			n.showing(fmt.Sprint("somebody else ", when), third, 1, 1)
-			n.unseen(fmt.Sprint("the blocked one ", when), blocked, 0, 0)
-			n.unseen(fmt.Sprint("the blocker ", when), blocker, 1, 1)
-			n.fails("the blocked one follows", n.service.Follow(blocked, blocker), services.NotFound)
-			n.fails("the blocker follows", n.service.Follow(blocker, blocked), services.Forbidden)
-			n.unchanged("twice", n.service.Block(blocker, blocked))
+			n.wantShown(fmt.Sprint("the blocked one ", when), blocked, 1, 0)
+			n.wantShown(fmt.Sprint("somebody else ", when), third, 1, 1)
+			n.wantUnseen(fmt.Sprint("the blocked one ", when), blocked, 0, 0)
+			n.wantUnseen(fmt.Sprint("the blocker ", when), blocker, 1, 1)
+			n.wantCode("the blocked one follows", n.service.Follow(blocked, blocker), services.NotFound)
+			n.wantCode("the blocker follows", n.service.Follow(blocker, blocked), services.Forbidden)
+			n.wantUnchanged("twice", n.service.Block(blocker, blocked))
 			n.Quiet(n.Fanout)
 		}
-		n.unchanged("the other does not block", n.service.Unblock(blocked, blocker))
+		n.wantUnchanged("the other does not block", n.service.Unblock(blocked, blocker))
 		n.Must(n.do(n.service.Unblock(blocker, blocked)))
-		n.unseen("unblocked", blocker, 1, 1)
+		n.wantUnseen("unblocked", blocker, 1, 1)
 		n.Quiet(n.Fanout)
-		n.showing("unblocked: the follow stays ended", blocker, 1, 0)
+		n.wantShown("unblocked: the follow stays ended", blocker, 1, 0)
 		n.Must(n.do(n.service.Follow(blocker, blocked)))
-		n.showing("followed anew", blocker, 2, 0)
+		n.wantShown("followed anew", blocker, 2, 0)
 		n.Quiet(n.Fanout)
 	})
 }
 
-// unseen checks a user's numbers of unseen groups: likes is the number of groups of likes, and follows the number of follows, which are
+// wantUnseen checks a user's numbers of unseen groups: likes is the number of groups of likes, and follows the number of follows, which are
 // one group.
-func (n node) unseen(when string, user services.UserID, likes, follows int) {
+func (n node) wantUnseen(when string, user services.UserID, likes, follows int) {
 	n.TB.Helper()
 	for _, counts := range n.Document(user).Notifications {
 		got := 0
@@ -253,9 +253,9 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 			key := fmt.Sprint("key", i)
 			n.Must(n.do(keyed(make(users[1]), key, users[1])))
 			n.Must(n.do(keyed(make(users[1]), key, users[1])))
-			n.fails("the key with another user", keyed(make(users[2]), key, users[2]), services.Conflict)
+			n.wantCode("the key with another user", keyed(make(users[2]), key, users[2]), services.Conflict)
 		}
-		n.fails("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0", users[1], until.Add(time.Second)), services.Conflict)
+		n.wantCode("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0", users[1], until.Add(time.Second)), services.Conflict)
 	})
 }
 
@@ -287,6 +287,6 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 			t.Fatalf("%d jobs are left, %v", len(claimed), err)
 		}
 		n.Quiet(n.Fanout)
-		n.showing("followed in the end", reader, 1, 0)
+		n.wantShown("followed in the end", reader, 1, 0)
 	})
 }

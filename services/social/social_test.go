@@ -42,16 +42,16 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-// fails checks that a command fails with a code.
-func (n node) fails(what string, cmd *jobs.Command, code services.Code) {
+// wantCode checks that a command fails with a code.
+func (n node) wantCode(what string, cmd *jobs.Command, code services.Code) {
 	n.TB.Helper()
 	if err := n.do(cmd); services.CodeOf(err) != code {
 		n.TB.Errorf("%s: %v, want %s", what, err, code)
 	}
 }
 
-// unchanged checks that a command succeeds and changes nothing.
-func (n node) unchanged(what string, cmd *jobs.Command) {
+// wantUnchanged checks that a command succeeds and changes nothing.
+func (n node) wantUnchanged(what string, cmd *jobs.Command) {
 	n.TB.Helper()
 	if err := n.do(cmd); err != nil || cmd.Changed() {
 		n.TB.Errorf("%s: %v, changed %t", what, err, cmd.Changed())
@@ -85,12 +85,12 @@ func TestAFollowIsSeenAtOnce(t *testing.T) {
 func TestRefusedFollowsAndUnfollows(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
-		n.fails("oneself", n.service.Follow(users[0], users[0]), services.Invalid)
-		n.unchanged("who is not followed", n.service.Unfollow(users[0], users[1]))
+		n.wantCode("oneself", n.service.Follow(users[0], users[0]), services.Invalid)
+		n.wantUnchanged("who is not followed", n.service.Unfollow(users[0], users[1]))
 		n.Must(n.do(n.service.Follow(users[0], users[1])))
 		n.Quiet(n.Fanout)
-		n.unchanged("twice", n.service.Follow(users[0], users[1]))
-		n.unchanged("the other way", n.service.Unfollow(users[1], users[0]))
+		n.wantUnchanged("twice", n.service.Follow(users[0], users[1]))
+		n.wantUnchanged("the other way", n.service.Unfollow(users[1], users[0]))
 		if waiting, _ := n.Jobs(); waiting != 0 {
 			t.Errorf("what was refused left %d jobs", waiting)
 		}
@@ -115,7 +115,7 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 		if _, follows, err := people.Edge(t.Context(), n.Store, reader, others[smallLimit]); follows || err != nil {
 			t.Errorf("refused, and there: %v", err)
 		}
-		n.unchanged("one of those followed, again", n.service.Follow(reader, others[0]))
+		n.wantUnchanged("one of those followed, again", n.service.Follow(reader, others[0]))
 		n.Must(n.do(n.service.Unfollow(reader, others[0])))
 		n.Must(n.do(n.service.Follow(reader, others[smallLimit])))
 		n.Must(n.do(n.service.Follow(others[0], reader))) // followers do not count toward the limit

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp is a net.Dialer's Control. It lets the system end a connection whose data the other machine has not acknowledged for
+// setTCPUserTimeout is a net.Dialer's Control. It lets the system end a connection whose data the other machine has not acknowledged for
 // unheardFor. Without it the system waits for about a quarter of an hour, and a statement without a deadline waits as long.
-func giveUp(network, _ string, conn syscall.RawConn) (err error) {
+func setTCPUserTimeout(network, _ string, conn syscall.RawConn) (err error) {
 	if network == "unix" {
 		return nil
 	}

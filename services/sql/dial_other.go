@@ -4,5 +4,5 @@ package sql
 
 import "syscall"
 
-// giveUp does nothing: other systems have no such option, or another one.
-func giveUp(_, _ string, _ syscall.RawConn) error { return nil }
+// setTCPUserTimeout does nothing: other systems have no such option, or another one.
+func setTCPUserTimeout(_, _ string, _ syscall.RawConn) error { return nil }

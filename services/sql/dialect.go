@@ -227,10 +227,10 @@ var (
 	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`) // a number that is the primary key
 )
 
-// schema translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill factor becomes a
+// translateMigration translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill factor becomes a
 // table WITHOUT ROWID, which SQLite stores as the index of its primary key. A number that is a primary key becomes the rowid
 // itself.
-func (d dialect) schema(text string) string {
+func (d dialect) translateMigration(text string) string {
 	if d == Postgres {
 		return text
 	}
@@ -286,13 +286,13 @@ func (d dialect) bindOne(arg any) any {
 	case Rows:
 		return AsJSON(value)
 	default:
-		return d.basic(value)
+		return d.bindByKind(value)
 	}
 }
 
-// basic turns a value of a type that a feature declares, or a list of such numbers, into a value that the driver takes. It is
+// bindByKind turns a value of a type that a feature declares, or a list of such numbers, into a value that the driver takes. It is
 // slower than the cases of bindOne, which are the types that every package shares.
-func (d dialect) basic(value any) any {
+func (d dialect) bindByKind(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:
 		return v.String()

@@ -107,10 +107,10 @@ func TestSchemaForSQLite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if Postgres.schema(string(text)) != string(text) {
+		if Postgres.translateMigration(string(text)) != string(text) {
 			t.Errorf("%s is not written for PostgreSQL", file.Name())
 		}
-		made := SQLite.schema(string(text))
+		made := SQLite.translateMigration(string(text))
 		for _, word := range []string{"BYTEA", "IDENTITY", "fillfactor", "INCLUDE", "BIGINT NOT NULL PRIMARY KEY"} {
 			if strings.Contains(made, word) {
 				t.Errorf("%s has %s on SQLite", file.Name(), word)

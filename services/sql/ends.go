@@ -57,7 +57,7 @@ func (tx *Tx) runEnds(ctx context.Context) error {
 
 // Signal makes the commit of this transaction call the functions that were registered with OnSignal. A transaction that
 // is rolled back calls none.
-func (tx *Tx) Signal() { tx.signal = true }
+func (tx *Tx) Signal() { tx.signalled = true }
 
 // OnSignal registers a function that is called after each commit with a signal. Register before the first write. The function
 // must not block.

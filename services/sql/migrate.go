@@ -83,7 +83,7 @@ func (s schemas) Open(name string) (fs.File, error) {
 	}
 	// The original file still serves Stat and Close. Its size is wrong, but readers use the size only as a hint.
 	text, err := fs.ReadFile(s.FS, name)
-	return schema{file, strings.NewReader(s.dialect.schema(string(text)))}, err
+	return schema{file, strings.NewReader(s.dialect.translateMigration(string(text)))}, err
 }
 
 // schema is a migration whose text was translated.

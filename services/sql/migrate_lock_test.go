@@ -13,13 +13,13 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// waits is a handler of the log. It tells when a migration waits for a table.
-type waits struct {
+// waitHandler is a handler of the log. It tells when a migration waits for a table.
+type waitHandler struct {
 	slog.Handler
 	told chan struct{} // gets a value at each such line, unless the last value is still in it
 }
 
-func (w waits) Handle(_ context.Context, record slog.Record) error {
+func (w waitHandler) Handle(_ context.Context, record slog.Record) error {
 	if strings.Contains(record.Message, "the migration waits for a table") {
 		select {
 		case w.told <- struct{}{}:
@@ -48,7 +48,7 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, opened := waits{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 1)}, make(chan error, 1)
+	waiting, opened := waitHandler{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 1)}, make(chan error, 1)
 	var db *sql.DB
 	go func() {
 		var err error

@@ -121,7 +121,7 @@ func guess(text string, args []any) int64 {
 }
 
 // query answers a statement whose rows are needed.
-func (p *player) query(_ context.Context, text string, args []any) (found, error) {
+func (p *player) query(_ context.Context, text string, args []any) (foundRows, error) {
 	got := p.next(text, args, true)
 	return &heldRows{rows: got.rows}, got.err
 }

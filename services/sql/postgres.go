@@ -28,13 +28,13 @@ const sessionSettings = `SELECT
 	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
 	set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)`
 
-// endsWithItsClient is a further setting of a connection: a long statement ends within this time after its client has gone, and
+// clientCheckSetting is a further setting of a connection: a long statement ends within this time after its client has gone, and
 // releases its row locks. PostgreSQL before 14, and some systems, lack the setting.
-const endsWithItsClient = `SET client_connection_check_interval = '1s'`
+const clientCheckSetting = `SET client_connection_check_interval = '1s'`
 
-// idleConnections is the time after which an idle connection is closed, so that dead ones disappear soon after a restart of the
+// maxIdleTime is the time after which an idle connection is closed, so that dead ones disappear soon after a restart of the
 // server.
-const idleConnections = 5 * time.Minute
+const maxIdleTime = 5 * time.Minute
 
 // unheardFor is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs and the
 // readers of the changelog have none, and would wait for as long as the system does.
@@ -42,12 +42,12 @@ const unheardFor = 10 * time.Second
 
 // dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement whose answer is awaited
 // finds out too.
-var dialer = net.Dialer{Control: giveUp, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+var dialer = net.Dialer{Control: setTCPUserTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 
-// tableLock is for the connections of migrations. While a step waits for the lock of a table, all later statements on the table wait
+// lockTimeoutSetting is for the connections of migrations. While a step waits for the lock of a table, all later statements on the table wait
 // behind it, also those of the running nodes. A backup or a long report may read the table for long, so the step gives up soon, and is
 // tried again.
-const tableLock = `SET lock_timeout = '2s'`
+const lockTimeoutSetting = `SET lock_timeout = '2s'`
 
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
@@ -66,7 +66,7 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	db := openPool(config, tableLock)
+	db := openPool(config, lockTimeoutSetting)
 	defer db.Close()
 	for {
 		err := s.migrate(ctx, db)
@@ -110,7 +110,7 @@ func openPool(config *pgx.ConnConfig, more ...string) *sql.DB {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, endsWithItsClient)
+		_, err := conn.Exec(ctx, clientCheckSetting)
 		// An older server has no such setting. It is a safeguard, and not worth a refusal to start.
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 			return nil
@@ -134,7 +134,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	s.db.SetMaxOpenConns(cfg.MaxConns)
 	// All open connections may be idle: a burst must not pay for new connections, which take some round trips each.
 	s.db.SetMaxIdleConns(cfg.MaxConns)
-	s.db.SetConnMaxIdleTime(idleConnections)
+	s.db.SetConnMaxIdleTime(maxIdleTime)
 	s.Runner.db = pool{s.db}
 	defer func() {
 		if err != nil {

@@ -14,12 +14,12 @@ import (
 // queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection. In a batch on PostgreSQL it is
 // a player, which itself holds no connection.
 type queryer interface {
-	query(ctx context.Context, text string, args []any) (found, error)
+	query(ctx context.Context, text string, args []any) (foundRows, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
 }
 
-// found are the rows that a query finds.
-type found interface {
+// foundRows are the rows that a query finds.
+type foundRows interface {
 	Next() bool
 	Scan(into ...any) error
 	Err() error
@@ -125,31 +125,31 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 	return inserted, nil
 }
 
-// readsLeft is the context key of the counter of LimitReads.
-type readsLeft struct{}
+// readsLeftKey is the context key of the counter of LimitReads.
+type readsLeftKey struct{}
 
 // LimitReads bounds, on PostgreSQL, how many more reads a DB answers under a context, and forbids writes under it. Beyond the
 // bound a read is UNAVAILABLE without a query. It is for callers that read much in bulk and can do without the rest.
 func LimitReads(ctx context.Context, reads int) context.Context {
 	left := &atomic.Int64{}
 	left.Store(int64(reads))
-	return context.WithValue(ctx, readsLeft{}, left)
+	return context.WithValue(ctx, readsLeftKey{}, left)
 }
 
 // errTooManyReads is the refusal of a limited context. UNAVAILABLE makes callers leave the rest to a job.
 var errTooManyReads = services.Errorf(services.Unavailable, "there were too many reads at once")
 
-// mayRead takes one read from the counter, if there is one.
-func mayRead(ctx context.Context) error {
-	if left, limited := ctx.Value(readsLeft{}).(*atomic.Int64); limited && left.Add(-1) < 0 {
+// takeRead takes one read from the counter, if there is one.
+func takeRead(ctx context.Context) error {
+	if left, limited := ctx.Value(readsLeftKey{}).(*atomic.Int64); limited && left.Add(-1) < 0 {
 		return errTooManyReads
 	}
 	return nil
 }
 
-// mayWrite refuses a limited context: a caller that can do without reads can do without a write.
-func mayWrite(ctx context.Context) error {
-	if ctx.Value(readsLeft{}) != nil {
+// refuseLimited refuses a limited context: a caller that can do without reads can do without a write.
+func refuseLimited(ctx context.Context) error {
+	if ctx.Value(readsLeftKey{}) != nil {
 		return errTooManyReads
 	}
 	return nil
@@ -159,8 +159,8 @@ func mayWrite(ctx context.Context) error {
 type pool struct{ db *sql.DB }
 
 // query counts against LimitReads: each query is a round trip.
-func (p pool) query(ctx context.Context, text string, args []any) (found, error) {
-	if err := mayRead(ctx); err != nil {
+func (p pool) query(ctx context.Context, text string, args []any) (foundRows, error) {
+	if err := takeRead(ctx); err != nil {
 		return nil, err
 	}
 	return p.db.QueryContext(ctx, text, args...)
@@ -175,7 +175,7 @@ func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, er
 type transaction struct{ tx *sql.Tx }
 
 // query does not count against LimitReads: a limited context has no transaction.
-func (t transaction) query(ctx context.Context, text string, args []any) (found, error) {
+func (t transaction) query(ctx context.Context, text string, args []any) (foundRows, error) {
 	return t.tx.QueryContext(ctx, text, args...)
 }
 
@@ -207,7 +207,7 @@ func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, e
 }
 
 // query reads by a prepared statement, on any free connection of the pool.
-func (p *preparedPool) query(ctx context.Context, text string, args []any) (found, error) {
+func (p *preparedPool) query(ctx context.Context, text string, args []any) (foundRows, error) {
 	st, err := p.statement(ctx, text)
 	if err != nil {
 		return nil, err
@@ -242,9 +242,9 @@ func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, err
 }
 
-// timely applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's whole
+// applyDeadline applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's whole
 // transaction, and with it the work of the other callers in the group.
-func timely(ctx context.Context) (context.Context, error) {
+func applyDeadline(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return ctx, err
 	}
@@ -252,8 +252,8 @@ func timely(ctx context.Context) (context.Context, error) {
 }
 
 // query and exec run a statement of the transaction to its end, once it has begun.
-func (p *preparedConn) query(ctx context.Context, text string, args []any) (found, error) {
-	ctx, err := timely(ctx)
+func (p *preparedConn) query(ctx context.Context, text string, args []any) (foundRows, error) {
+	ctx, err := applyDeadline(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (p *preparedConn) query(ctx context.Context, text string, args []any) (foun
 }
 
 func (p *preparedConn) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
-	ctx, err := timely(ctx)
+	ctx, err := applyDeadline(ctx)
 	if err != nil {
 		return nil, err
 	}

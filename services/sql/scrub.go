@@ -70,10 +70,10 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	}
 	defer func() { _ = read.Rollback() }()
 	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
-		left, err = leftIn(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
+		left, err = dirtyPages(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
 	}
 	// The snapshot ends before the writes, because it would keep the log from being emptied.
-	if err = errorsOf(err, read.Rollback()); err != nil {
+	if err = firstError(err, read.Rollback()); err != nil {
 		return part, Fault("scrub", err)
 	}
 	if !file.known() {
@@ -132,8 +132,8 @@ const (
 	scrubWrites = 32 // rows with long overflow chains delay other writes most: 385 ms was seen with 128
 )
 
-// pages reads pages by their numbers, and leaves out numbers behind the end of the file.
-func pages(ctx context.Context, q queryer, numbers []int64, each func(number int64, data []byte)) error {
+// readPages reads pages by their numbers, and leaves out numbers behind the end of the file.
+func readPages(ctx context.Context, q queryer, numbers []int64, each func(number int64, data []byte)) error {
 	list, err := json.Marshal(numbers)
 	if err != nil || len(numbers) == 0 {
 		return err
@@ -164,20 +164,20 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 		return file, err
 	}
 	for rows.Next() {
-		err = errorsOf(err, rows.Scan(&file.pages))
+		err = firstError(err, rows.Scan(&file.pages))
 	}
-	if err = errorsOf(err, rows.Err(), rows.Close()); err != nil {
+	if err = firstError(err, rows.Err(), rows.Close()); err != nil {
 		return file, err
 	}
 	next := int64(0)
-	if err := pages(ctx, q, []int64{1}, func(_ int64, head []byte) { next = file.head(head) }); err != nil || !file.known() {
+	if err := readPages(ctx, q, []int64{1}, func(_ int64, head []byte) { next = file.readHead(head) }); err != nil || !file.known() {
 		return file, err
 	}
 	// The list of free pages is a chain of trunk pages. file.list ends the chain where a trunk comes twice.
 	for next > 0 {
 		trunk := next
 		next = 0
-		if err := pages(ctx, q, []int64{trunk}, func(_ int64, data []byte) { next = file.list(trunk, data) }); err != nil {
+		if err := readPages(ctx, q, []int64{trunk}, func(_ int64, data []byte) { next = file.readList(trunk, data) }); err != nil {
 			return file, err
 		}
 	}
@@ -185,8 +185,8 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 	return file, nil
 }
 
-// leftIn returns the pages from first to last that have deleted data in them or in their overflow pages.
-func leftIn(ctx context.Context, q queryer, file fileFormat, first, last int64) (left []int64, err error) {
+// dirtyPages returns the pages from first to last that have deleted data in them or in their overflow pages.
+func dirtyPages(ctx context.Context, q queryer, file fileFormat, first, last int64) (left []int64, err error) {
 	numbers := make([]int64, 0, last-first+1)
 	for number := first; number <= last; number++ {
 		numbers = append(numbers, number)
@@ -232,7 +232,7 @@ func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64,
 			dirty, of = append(dirty, scrubbedPage{number, data}), append(of, owner)
 		}
 	}
-	err := pages(ctx, q, numbers, func(number int64, data []byte) {
+	err := readPages(ctx, q, numbers, func(number int64, data []byte) {
 		holes, more := file.holes(number, data)
 		// An overflow page cannot be recognised by its content, only by the chain from its row.
 		chains = append(chains, more...)
@@ -247,7 +247,7 @@ func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64,
 			next = append(next, c.next)
 		}
 		chains = nil
-		err = pages(ctx, q, next, func(number int64, data []byte) {
+		err = readPages(ctx, q, next, func(number int64, data []byte) {
 			c := waiting[number]
 			if after, holes := c.follow(data, file.usable); after.next > 0 {
 				chains = append(chains, after)
@@ -262,8 +262,8 @@ func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64,
 	return err
 }
 
-// errorsOf is the first error, except ErrTxDone, which means only that the transaction has already ended.
-func errorsOf(errs ...error) error {
+// firstError is the first error, except ErrTxDone, which means only that the transaction has already ended.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil && err != sql.ErrTxDone {
 			return err

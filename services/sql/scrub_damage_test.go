@@ -18,8 +18,8 @@ type brokenFile struct {
 	path string
 }
 
-// brokenPage is the size of a page.
-const brokenPage = 4096
+// pageSize is the size of a page.
+const pageSize = 4096
 
 // newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free pages.
 func newBrokenFile(t *testing.T) brokenFile {
@@ -71,11 +71,11 @@ func (f brokenFile) change(do func(data []byte)) {
 }
 
 // page returns the page with a number, which begins at 1.
-func page(data []byte, number uint32) []byte { return data[(number-1)*brokenPage : number*brokenPage] }
+func page(data []byte, number uint32) []byte { return data[(number-1)*pageSize : number*pageSize] }
 
 // fullLeaves are the leaves with five rows.
 func fullLeaves(data []byte) (leaves []uint32) {
-	for number := uint32(2); number <= uint32(len(data)/brokenPage); number++ {
+	for number := uint32(2); number <= uint32(len(data)/pageSize); number++ {
 		if leaf := page(data, number); leaf[0] == 13 && leaf[3] == 0 && leaf[4] == 5 {
 			leaves = append(leaves, number)
 		}
@@ -92,14 +92,14 @@ func freeList(data []byte) (list []byte, count uint32) {
 // firstOverflow is the first overflow page of a row with two.
 func firstOverflow(t *testing.T, data []byte) []byte {
 	t.Helper()
-	for number := uint32(2); number <= uint32(len(data)/brokenPage); number++ {
+	for number := uint32(2); number <= uint32(len(data)/pageSize); number++ {
 		leaf := page(data, number)
 		if leaf[0] != 13 || leaf[3] != 0 || leaf[4] == 0 || leaf[4] > 8 {
 			continue
 		}
 		cell := int(binary.BigEndian.Uint16(leaf[8:]))
 		const head, local = 3, 489 // of a payload between 8,192 and 16,383 bytes, in a row with a number below 128
-		if size := int(leaf[cell]&0x7f)<<7 | int(leaf[cell+1]); size < 8192 || cell+head+local+4 > brokenPage {
+		if size := int(leaf[cell]&0x7f)<<7 | int(leaf[cell+1]); size < 8192 || cell+head+local+4 > pageSize {
 			continue
 		}
 		return page(data, binary.BigEndian.Uint32(leaf[cell+head+local:]))
@@ -129,7 +129,7 @@ var damages = map[string]struct {
 	}, true},
 	"a free page beyond the file": {func(_ *testing.T, data []byte) {
 		list, _ := freeList(data)
-		binary.BigEndian.PutUint32(list[8:], uint32(len(data)/brokenPage+1))
+		binary.BigEndian.PutUint32(list[8:], uint32(len(data)/pageSize+1))
 	}, true},
 	"an overflow page that leads to a leaf": {func(t *testing.T, data []byte) {
 		binary.BigEndian.PutUint32(firstOverflow(t, data), fullLeaves(data)[0])

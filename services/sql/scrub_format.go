@@ -22,9 +22,9 @@ import (
 
 // fileFormat describes the pages of a file.
 type fileFormat struct {
-	pages  int64 // how many the file has
-	usable int   // bytes of a page that SQLite uses
-	maps   bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
+	pages   int64 // how many the file has
+	usable  int   // bytes of a page that SQLite uses
+	hasMaps bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
 
 	damaged     bool           // the list of free pages is not as it should be
 	counted     int64          // pages that the list should have
@@ -41,22 +41,22 @@ const maxFilePages = 1 << 25
 // known reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false until
 // head has read the first page.
 func (f *fileFormat) known() bool {
-	return f.usable > 0 && !f.maps && !f.damaged && f.pages < maxFilePages
+	return f.usable > 0 && !f.hasMaps && !f.damaged && f.pages < maxFilePages
 }
 
-// head reads the first page, and returns the first page of the list of free pages; 0: there is none.
-func (f *fileFormat) head(data []byte) (list int64) {
+// readHead reads the first page, and returns the first page of the list of free pages; 0: there is none.
+func (f *fileFormat) readHead(data []byte) (list int64) {
 	// The offsets are those of the file format: 20 the reserved bytes of a page, 32 and 36 the list of free pages and
 	// its length, 52 the greatest root with auto_vacuum.
 	f.usable = len(data) - int(data[20])
-	f.maps = number32(data[52:]) != 0
+	f.hasMaps = number32(data[52:]) != 0
 	f.trunks, f.free = map[int64]bool{}, map[int64]bool{}
 	f.counted = number32(data[36:])
 	return number32(data[32:])
 }
 
-// list reads a page of the list of free pages, and returns the next one; 0: it was the last.
-func (f *fileFormat) list(number int64, data []byte) (next int64) {
+// readList reads a page of the list of free pages, and returns the next one; 0: it was the last.
+func (f *fileFormat) readList(number int64, data []byte) (next int64) {
 	f.trunks[number] = true
 	f.listed++
 	// A page of the list has the number of the next one, how many free pages it lists, and their numbers.

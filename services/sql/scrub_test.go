@@ -148,8 +148,8 @@ func (f *scrubFile) rows() (all []string) {
 	return all
 }
 
-// found counts the pieces of the mark in the files.
-func (f *scrubFile) found() (count int) {
+// countPieces counts the pieces of the mark in the files.
+func (f *scrubFile) countPieces() (count int) {
 	f.Helper()
 	for _, name := range []string{f.path, f.path + "-wal", f.path + "-shm"} {
 		content, err := os.ReadFile(name)
@@ -171,11 +171,11 @@ func TestScrubOverwritesWhatWasDeleted(t *testing.T) {
 			f.changes(1500)
 			f.forget()
 			before := f.rows()
-			if found := f.found(); found < 1000 || len(before) < 200 {
+			if found := f.countPieces(); found < 1000 || len(before) < 200 {
 				t.Fatalf("the mark is in the files %d times, with %d rows: the test proves little", found, len(before))
 			}
 			f.scrub(1)
-			if found := f.found(); found > 0 {
+			if found := f.countPieces(); found > 0 {
 				t.Errorf("the mark is left %d times", found)
 			}
 			if after := f.rows(); !slices.Equal(after, before) {
@@ -185,8 +185,8 @@ func TestScrubOverwritesWhatWasDeleted(t *testing.T) {
 			f.changes(500) // pages that were scrubbed are used again
 			f.forget()
 			f.scrub(1)
-			if f.rows(); f.found() > 0 {
-				t.Errorf("the mark is left %d times after the second scrub", f.found())
+			if f.rows(); f.countPieces() > 0 {
+				t.Errorf("the mark is left %d times after the second scrub", f.countPieces())
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
 	}
 	before := f.rows()
 	f.scrub(1)
-	if found := f.found(); found > 0 {
+	if found := f.countPieces(); found > 0 {
 		t.Errorf("the mark is left %d times", found)
 	}
 	if !slices.Equal(f.rows(), before) {
@@ -253,8 +253,8 @@ func TestScrubBesideOtherWrites(t *testing.T) {
 		t.Errorf("there are %q, written were %s: %v", lines, want, err)
 	}
 	f.scrub(1)
-	if f.rows(); f.found() > 0 {
-		t.Errorf("the mark is left %d times", f.found())
+	if f.rows(); f.countPieces() > 0 {
+		t.Errorf("the mark is left %d times", f.countPieces())
 	}
 }
 

@@ -52,17 +52,17 @@ const defaultMaxConns = 16
 
 // DB is an open database.
 type DB struct {
-	Runner        // for reads
-	name   string // of the database in messages; it has no password
-	Node   string // this node's name; "" on SQLite
-	Tokens string // the beginning of the tokens of this process
-	clock  services.Clock
-	log    *slog.Logger
-	db     *sql.DB   // PostgreSQL: everything; SQLite: the readers
-	beats  *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
-	Pulse  Runner    // through beats
-	writer *writer   // SQLite only
-	lock   io.Closer // SQLite only: on the file
+	Runner             // for reads
+	name        string // of the database in messages; it has no password
+	Node        string // this node's name; "" on SQLite
+	TokenPrefix string // the beginning of the tokens of this process
+	clock       services.Clock
+	log         *slog.Logger
+	db          *sql.DB   // PostgreSQL: everything; SQLite: the readers
+	beats       *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
+	Pulse       Runner    // through beats
+	writer      *writer   // SQLite only
+	lock        io.Closer // SQLite only: on the file
 
 	refusals refusals
 	given    atomic.Int64 // the latest time given to a transaction, in microseconds
@@ -80,7 +80,7 @@ type DB struct {
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// The tokens of a process begin with a random text, so that it can tell its own leases from those of the process
 	// before it.
-	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace, reads: true}}
+	s := &DB{clock: cfg.Clock, log: cfg.Log, TokenPrefix: rand.Text(), Runner: Runner{trace: cfg.Trace, reads: true}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}

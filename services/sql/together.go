@@ -46,13 +46,13 @@ const (
 
 // script records the steps of a function's last run. The steps of a final function are its statements in the transaction.
 type script struct {
-	steps   []step
-	waits   bool  // the run ended because it needs the answer of its last step
-	failed  error // the error of the run
-	idle    bool  // no statement of the run may have changed a row: see player.changed
-	undone  bool  // the last pass undid the steps after sending them, because the function fails
-	sent    int   // the number of steps in the last pass
-	settled bool  // the run repeated the steps that were sent, with their answers
+	steps          []step
+	waits          bool  // the run ended because it needs the answer of its last step
+	failed         error // the error of the run
+	changedNothing bool  // no statement of the run may have changed a row: see player.changed
+	undone         bool  // the last pass undid the steps after sending them, because the function fails
+	sent           int   // the number of steps in the last pass
+	settled        bool  // the run repeated the steps that were sent, with their answers
 	// kept are the values of this run for the ends; a function that failed has none.
 	kept []kept
 }
@@ -87,7 +87,7 @@ type together struct {
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return repeat(Fault("begin", err), len(fns)), false
+		return repeatError(Fault("begin", err), len(fns)), false
 	}
 	committing := false
 	defer func() { _ = conn.Close() }() // it goes back to the pool
@@ -109,7 +109,7 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 	if err == nil {
 		return errs, false
 	}
-	return repeat(Fault("write a batch", err), len(fns)), !last && (worthAgain(err) || !committing && lost(ctx, err))
+	return repeatError(Fault("write a batch", err), len(fns)), !last && (worthAgain(err) || !committing && lost(ctx, err))
 }
 
 // rollback ends a transaction without a result. An error means that the connection is unusable.
@@ -134,12 +134,12 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		if err := cmp.Or(ctx.Err(), t.conflict()); err != nil && (ctx.Err() != nil || !last) {
 			return nil, err
 		}
-		if err := t.prefetches(ctx); err != nil {
+		if err := t.repeatPrefetch(ctx); err != nil {
 			return nil, err
 		}
 		step := t.pass
 		if t.passes++; t.passes > maxPasses || t.singly {
-			step = t.alone
+			step = t.runAlone
 		}
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	if err != nil {
 		return nil, Fault("commit", err)
 	}
-	if t.tx.signal {
+	if t.tx.signalled {
 		t.store.callOnSignal()
 	}
 	errs = make([]error, end)
@@ -242,10 +242,10 @@ func (t *together) playOne(i int, p *player) (now script) {
 	if now.failed == nil {
 		now.kept = t.tx.kept
 	}
-	now.idle, now.undone, now.sent = !p.changed(), before.undone, before.sent
+	now.changedNothing, now.undone, now.sent = !p.changed(), before.undone, before.sent
 	// Settled: this run issued the statements that were sent, and believes reports that each answer is PostgreSQL's. Its changes are
 	// in the transaction, or are undone if it failed.
-	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))
+	sent := t.begun && len(before.steps) == len(now.steps) && (now.changedNothing || now.undone == (now.failed != nil))
 	now.settled = sent && !now.waits && p.believes()
 	return now
 }
@@ -258,7 +258,7 @@ func (t *together) call(i int) (err error) {
 	}
 	defer func() {
 		if cause := recover(); cause != nil && cause != any(errWaits) {
-			err = t.store.panicked(cause)
+			err = t.store.logPanic(cause)
 		}
 	}()
 	return t.fns[i](t.tx)

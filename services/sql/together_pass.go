@@ -18,8 +18,8 @@ import (
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes. Two batches that share
 // rows, such as likes of one post, would wait for each other, change each other's answers, and so take many more passes.
 const (
-	longBatch   = 32                    // functions; a batch with more is long
-	longBatches = "7305534180022318195" // the key of their lock; the locks of limits have keys of two numbers
+	longBatch    = 32                    // functions; a batch with more is long
+	longBatchKey = "7305534180022318195" // the key of their lock; the locks of limits have keys of two numbers
 )
 
 // undoLastPass lists the statements to send before a pass. They roll back the last pass, but not the functions that are final. If the
@@ -27,7 +27,7 @@ const (
 func (t *together) undoLastPass() []string {
 	switch {
 	case !t.begun && len(t.fns) > longBatch:
-		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
+		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatchKey + ")", "SAVEPOINT batch"}
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
 	// The last pass made a savepoint of its own. It hides the older savepoint of that name, which comes before the function at base.
@@ -71,9 +71,9 @@ func (t *together) send(ctx context.Context, r *roundTrip) error {
 	return err
 }
 
-// prefetches makes prefetches as long as they save time. The first round trip of a batch is a pass: it has nothing to repeat yet,
+// repeatPrefetch makes prefetches as long as they save time. The first round trip of a batch is a pass: it has nothing to repeat yet,
 // and its answers are no guesses.
-func (t *together) prefetches(ctx context.Context) error {
+func (t *together) repeatPrefetch(ctx context.Context) error {
 	if len(t.fns) <= longBatch {
 		return nil
 	}
@@ -130,16 +130,16 @@ func (t *together) prefetch(ctx context.Context) error {
 	return err
 }
 
-// extends reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
+// canExtend reports whether it is enough to send the steps that are new since the last pass: the answers of that pass still hold, and all
 // new steps come after its steps.
-func (t *together) extends() bool {
+func (t *together) canExtend() bool {
 	if !t.whole || t.aborted || t.placed {
 		return false
 	}
 	more := false
 	for i := t.base; i < len(t.scripts); i++ {
 		script := &t.scripts[i]
-		fails := script.failed != nil && !script.idle
+		fails := script.failed != nil && !script.changedNothing
 		// The steps of a function that fails stand between savepoints, so nothing can be sent behind them.
 		if len(script.steps) < script.sent || more && script.sent > 0 || fails != script.undone || fails && len(script.steps) > script.sent {
 			return false
@@ -170,7 +170,7 @@ func (t *together) extend(ctx context.Context) error {
 
 // pass sends the steps of the functions and reads the answers.
 func (t *together) pass(ctx context.Context) error {
-	if t.extends() {
+	if t.canExtend() {
 		return t.extend(ctx)
 	}
 	r := &roundTrip{}
@@ -191,7 +191,7 @@ func (t *together) pass(ctx context.Context) error {
 		script := &t.scripts[i]
 		// A function that fails is undone alone, so a savepoint comes before its statements. If it changed no row, it is not undone:
 		// that would only release its locks, which may as well be held until the commit.
-		script.undone = script.failed != nil && !script.idle
+		script.undone = script.failed != nil && !script.changedNothing
 		if script.undone {
 			r.queue(nil, savepoint)
 		}
@@ -254,9 +254,9 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	return nil
 }
 
-// alone runs the next function statement by statement, and makes it final. It waits for each answer, so it cannot guess
+// runAlone runs the next function statement by statement, and makes it final. It waits for each answer, so it cannot guess
 // wrong.
-func (t *together) alone(ctx context.Context) error {
+func (t *together) runAlone(ctx context.Context) error {
 	if err := t.controlAll(ctx, append(t.undoLastPass(), savepoint)); err != nil {
 		return err
 	}

@@ -10,14 +10,14 @@ import (
 // one user would take twice the time: PostgreSQL plans such a statement anew on each call, and SQLite makes a table of the list.
 type UserStatement struct{ one, several Statement }
 
-// user matches the phrase {user COLUMN} in a statement's text: the column is one of the users, who are the parameter $1.
-var user = regexp.MustCompile(`\{user ([a-z_.]+)\}`)
+// userPhrase matches the phrase {user COLUMN} in a statement's text: the column is one of the users, who are the parameter $1.
+var userPhrase = regexp.MustCompile(`\{user ([a-z_.]+)\}`)
 
 // NewUserStatement declares both statements, each under its name.
 func NewUserStatement(one, several, text string) UserStatement {
 	return UserStatement{
-		one:     NewStatement(one, user.ReplaceAllString(text, "$1 = $$1")),
-		several: NewStatement(several, user.ReplaceAllString(text, "{in $1 $$1 BIGINT}")),
+		one:     NewStatement(one, userPhrase.ReplaceAllString(text, "$1 = $$1")),
+		several: NewStatement(several, userPhrase.ReplaceAllString(text, "{in $1 $$1 BIGINT}")),
 	}
 }
 

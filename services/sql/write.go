@@ -25,9 +25,9 @@ type Tx struct {
 	readClock func(read func() time.Time) time.Time             // nil: each is read anew
 	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
 	kept      []kept                                            // the values that Keep kept for the end of the transaction
-	// signal says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
+	// signalled says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
 	// rolled back: an extra signal does no harm.
-	signal bool
+	signalled bool
 	Runner
 }
 
@@ -102,7 +102,7 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 		return nil
 	}
 	if err := s.begin(); err != nil {
-		return repeat(err, len(fns))
+		return repeatError(err, len(fns))
 	}
 	defer s.writing.Done()
 	if added := addedWriteOf(ctx); added != nil {
@@ -122,8 +122,8 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 	return errs
 }
 
-// repeat returns a list of n times the same error, for n functions.
-func repeat(err error, n int) []error {
+// repeatError returns a list of n times the same error, for n functions.
+func repeatError(err error, n int) []error {
 	errs := make([]error, n)
 	for i := range errs {
 		errs[i] = err
@@ -138,8 +138,8 @@ const writeTries = 6
 // one side of a deadlock. It also repeats them after this process stood still for too long, and after a connection was lost before
 // COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPostgres) []error {
-	if err := mayWrite(ctx); err != nil {
-		return repeat(err, len(fns))
+	if err := refuseLimited(ctx); err != nil {
+		return repeatError(err, len(fns))
 	}
 	// On the last try a function that was aborted keeps its error, and the others of its batch are committed.
 	for try := 1; ; try++ {
@@ -149,7 +149,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPo
 		}
 		// Transactions that conflicted once conflict again unless their waits differ.
 		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
-			return repeat(Fault("write again after a conflict", err), len(fns))
+			return repeatError(Fault("write again after a conflict", err), len(fns))
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 	}
 	// After a lost connection it is unknown whether the transaction was committed. The error is UNAVAILABLE, which claims neither.
 	err = dbTx.Commit()
-	if err == nil && tx.signal {
+	if err == nil && tx.signalled {
 		s.callOnSignal()
 	}
 	return []error{Fault("commit", err)}, conflicting(err) && !last
@@ -201,9 +201,9 @@ const (
 	release   = "RELEASE SAVEPOINT part"
 )
 
-// part runs one function with a savepoint around it. failed is the function's own error. err is an error of the whole transaction,
+// runPart runs one function with a savepoint around it. failed is the function's own error. err is an error of the whole transaction,
 // which then has no effect.
-func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
+func (s *DB) runPart(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
@@ -252,14 +252,14 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = s.panicked(cause)
+			err = s.logPanic(cause)
 		}
 	}()
 	return fn(tx)
 }
 
-// panicked logs a panic with its stack, and is the error that the caller gets instead.
-func (s *DB) panicked(cause any) error {
+// logPanic logs a panic with its stack, and is the error that the caller gets instead.
+func (s *DB) logPanic(cause any) error {
 	s.log.Error("a write panicked", "error", services.Panicked(cause))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
 }

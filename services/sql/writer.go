@@ -18,12 +18,12 @@ const groupSize = 256
 // request, so it shares no transaction with a long one, and waits for one of them at most: the two kinds take turns.
 const fewFunctions = 20
 
-// bulk is the context key of Bulk.
-type bulk struct{}
+// bulkKey is the context key of Bulk.
+type bulkKey struct{}
 
 // Bulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
 // many users. It matters on SQLite, which has one writer.
-func Bulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulk{}, true) }
+func Bulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulkKey{}, true) }
 
 // Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
 // caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
@@ -108,7 +108,7 @@ func (w *writer) close() error {
 // callers wait, since only the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	r, queue := &request{ctx: ctx, fns: fns, size: len(fns), done: make(chan struct{})}, w.short
-	if ctx.Value(bulk{}) != nil {
+	if ctx.Value(bulkKey{}) != nil {
 		r.size = max(r.size, groupSize) // it takes as long as a whole group
 	}
 	if r.size > fewFunctions {
@@ -118,14 +118,14 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	select {
 	case queue <- r:
 	case <-ctx.Done():
-		return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
+		return repeatError(Fault("wait for a turn to write", ctx.Err()), len(fns))
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		// The writer skips the request when its turn comes.
 		if r.taken.CompareAndSwap(false, true) {
-			return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
+			return repeatError(Fault("wait for a turn to write", ctx.Err()), len(fns))
 		}
 		<-r.done
 	}
@@ -247,7 +247,7 @@ func (w *writer) commit(group []*request) {
 // fail gives the error to a caller who is not answered yet.
 func (r *request) fail(err error) {
 	if !r.over {
-		r.errs = repeat(err, len(r.fns))
+		r.errs = repeatError(err, len(r.fns))
 	}
 }
 
@@ -317,9 +317,9 @@ func (w *writer) attempt(group []*request) (broken bool) {
 				r.errs[i] = ErrBehind
 				continue
 			}
-			failed, err := w.store.part(r.ctx, tx, fn)
+			failed, err := w.store.runPart(r.ctx, tx, fn)
 			if err != nil {
-				fail(gaveUp(failed, err))
+				fail(dropCause(failed, err))
 				return true
 			}
 			r.errs[i] = failed
@@ -331,7 +331,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			fail(err)
 			return true
 		}
-		signal = signal || tx.signal
+		signal = signal || tx.signalled
 	}
 	// COMMIT waits for the disk. All callers of the group share this wait.
 	if err := w.control("COMMIT"); err != nil {
@@ -344,9 +344,9 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	return false
 }
 
-// gaveUp returns why SQLite dropped a whole transaction. failed, the error of a function, names the reason if it is UNAVAILABLE. err is
+// dropCause returns why SQLite dropped a whole transaction. failed, the error of a function, names the reason if it is UNAVAILABLE. err is
 // the error of a later statement, and says only that there is no transaction any more.
-func gaveUp(failed, err error) error {
+func dropCause(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed
 	}

@@ -15,17 +15,17 @@ type items struct {
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: a part is absent if none of its items alerts any more
 }
 
-// alerts reports whether items of a part alert the user: only items of parts in the total do. Mentions are in the total with the
+// mayAlert reports whether items of a part alert the user: only items of parts in the total do. Mentions are in the total with the
 // messages. A part that is only shown, such as a dot, is no reason to wake a phone.
-func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
+func (s State) mayAlert(part Part) bool { return part.InTotal || s.part(part.Source, "").InTotal }
 
 // fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
 // counts do not say whether the item that alerted was read, or another item. The parts are in the order of their names.
 func (s State) fallen(before State) (parts []Part) {
 	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
 		alert := before.Alerts[name]
-		part := s.of(alert.Source, alert.Part)
-		if part.Value > 0 && part.Value < before.of(alert.Source, alert.Part).Value {
+		part := s.part(alert.Source, alert.Part)
+		if part.Value > 0 && part.Value < before.part(alert.Source, alert.Part).Value {
 			parts = append(parts, part)
 		}
 	}
@@ -38,13 +38,13 @@ func (s State) fallen(before State) (parts []Part) {
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
 	for name, alert := range before.Alerts {
-		part := s.of(alert.Source, alert.Part)
-		if !s.alerts(part) {
+		part := s.part(alert.Source, alert.Part)
+		if !s.mayAlert(part) {
 			continue
 		}
 		// A part that did not fall is assumed to still have its item: to look up every part for every change would cost a read of SQL
 		// each time.
-		if part.Value < before.of(alert.Source, alert.Part).Value {
+		if part.Value < before.part(alert.Source, alert.Part).Value {
 			newest, some := left[name]
 			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
 				continue

@@ -45,7 +45,7 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	err = s.record(ctx, found)
 	// Another node writes, and compares the same users: their marks are still there. Ask for the lease at once.
 	if err == errDeposed {
-		s.leads = time.Time{}
+		s.leadsUntil = time.Time{}
 		return 0, nil
 	}
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 				continue
 			}
 			seq++
-			state := one.state.follows(one.before.State, seq, one.items)
+			state := one.state.withVersions(one.before.State, seq, one.items)
 			text, err := json.Marshal(state)
 			if err != nil {
 				return err

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// brokenFor makes each read of badges panic if it includes the user *broken.
-func (w *world) brokenFor(s *Service, broken *services.UserID) {
+// panicFor makes each read of badges panic if it includes the user *broken.
+func (w *world) panicFor(s *Service, broken *services.UserID) {
 	s.cfg.Peek = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		if slices.Contains(users, *broken) {
 			panic("while they are rendered")
@@ -33,7 +33,7 @@ func TestAPanicOfOneUsersBadgesDelaysThatUserAlone(t *testing.T) {
 		s := w.node()
 		w.step(s)
 		broken := users[3]
-		w.brokenFor(s, &broken)
+		w.panicFor(s, &broken)
 		var log strings.Builder
 		s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 		for i, user := range users {
@@ -90,7 +90,7 @@ func TestALapPassesAPanic(t *testing.T) {
 			w.set(user, i+1, "", time.Time{})
 		}
 		s := w.node()
-		w.brokenFor(s, &users[1])
+		w.panicFor(s, &users[1])
 		w.step(s)
 		totals, _ := w.totals(s, 0)
 		sqltest.Equal(t, totals, map[services.UserID]int{users[0]: 1, users[2]: 3})

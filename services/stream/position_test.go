@@ -44,8 +44,8 @@ func (p *pager) read(size int) (more bool) {
 	return more
 }
 
-// missed returns an error if a reader who has read everything has missed an alert.
-func (p *pager) missed(users []services.UserID) error {
+// checkAlerts returns an error if a reader who has read everything has missed an alert.
+func (p *pager) checkAlerts(users []services.UserID) error {
 	for user, change := range sqltest.Must(p.s.ChangesOf(p.Ctx, users))(p.T) {
 		if change.State.AlertVersion() > p.heard[user] {
 			return fmt.Errorf("%s: the alert of %d, now at %d, did not come: the reader is at %+v", change.Key, change.State.AlertVersion(), change.Seq, p.position)
@@ -95,7 +95,7 @@ func TestAlertThatMovedBehindOthers(t *testing.T) {
 		}
 		for p.read(2) {
 		}
-		if err := p.missed(users); err != nil {
+		if err := p.checkAlerts(users); err != nil {
 			b.T.Error(err)
 		}
 		if p.position.FullTo != p.position.ReadTo || p.twice != 0 {
@@ -122,7 +122,7 @@ func TestPagesLoseNoAlert(t *testing.T) {
 				p.alter(user, p.likes[user]+1, false) // marked unread: the item is not newer
 			case !p.read(1 + random.IntN(2)):
 				drained++
-				if err := p.missed(users); err != nil {
+				if err := p.checkAlerts(users); err != nil {
 					b.T.Fatal(err)
 				}
 			default:

@@ -52,20 +52,20 @@ func (w *away) node() *Service {
 	return s
 }
 
-// told is the number of users whose newest change has the total n.
-func (w *away) told(s *Service, n int) (told int) {
+// countTold is the number of users whose newest change has the total n.
+func (w *away) countTold(s *Service, n int) (countTold int) {
 	w.T.Helper()
 	totals, _ := w.totals(s, 0)
 	for _, total := range totals {
 		if total == n {
-			told++
+			countTold++
 		}
 	}
-	return told
+	return countTold
 }
 
-// visited runs one step of the slow lap and returns the users that the step has compared.
-func (w *away) visited(s *Service) (visited []services.UserID) {
+// visitNext runs one step of the slow lap and returns the users that the step has compared.
+func (w *away) visitNext(s *Service) (visitNext []services.UserID) {
 	w.T.Helper()
 	w.seen = nil
 	sqltest.Equal(w.T, s.stepSlowLap(w.Ctx), nil)
@@ -86,13 +86,13 @@ func TestSlowLapFindsWhoIsAway(t *testing.T) {
 					w.step(s)
 				}
 				sqltest.Equal(t, s.Stats().SlowLaps, uint64(1))
-				if told := w.told(s, 1); told != count+1 {
+				if told := w.countTold(s, 1); told != count+1 {
 					t.Errorf("%d of %d were told", told, count+1)
 				}
 				w.clock.Advance(slower * time.Minute)
 				var visited []services.UserID
 				for range 3 {
-					visited = append(visited, w.visited(s)...)
+					visited = append(visited, w.visitNext(s)...)
 					w.clock.Advance(time.Minute)
 				}
 				if !slices.Equal(visited, w.users[:count]) {
@@ -111,7 +111,7 @@ func TestSlowLapIsDue(t *testing.T) {
 		s := w.node()
 		w.step(s)
 		w.step(s)
-		sqltest.Equal(t, w.told(s, 1), 4)
+		sqltest.Equal(t, w.countTold(s, 1), 4)
 		for _, c := range []struct {
 			after  time.Duration
 			shared uint64
@@ -122,7 +122,7 @@ func TestSlowLapIsDue(t *testing.T) {
 		} {
 			w.clock.Advance(c.after)
 			w.shared += c.shared
-			if visited := w.visited(s); len(visited) != c.visits {
+			if visited := w.visitNext(s); len(visited) != c.visits {
 				t.Errorf("%v later, with %d shared changes: %v", c.after, c.shared, visited)
 			}
 		}
@@ -142,9 +142,9 @@ func TestSlowLapRests(t *testing.T) {
 			t.Errorf("rests for %v at %d", took, s.slow.place.after)
 		}
 		w.clock.Advance(took - time.Microsecond)
-		sqltest.Equal(t, w.visited(s), nobody)
+		sqltest.Equal(t, w.visitNext(s), nobody)
 		w.clock.Advance(time.Microsecond)
-		sqltest.Equal(t, w.visited(s), w.users[slowBatch:2*slowBatch])
+		sqltest.Equal(t, w.visitNext(s), w.users[slowBatch:2*slowBatch])
 	})
 }
 
@@ -157,15 +157,15 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 		sqltest.Must(first.RunOnce(b.Ctx))(t)
 		first.resign(b.Ctx)
 		sqltest.Must(next.lead(b.Ctx))(t)
-		sqltest.Equal(t, w.visited(next), w.users[slowBatch:2*slowBatch])
+		sqltest.Equal(t, w.visitNext(next), w.users[slowBatch:2*slowBatch])
 		w.clock.Advance(time.Hour)
-		sqltest.Equal(t, w.visited(next), w.users[2*slowBatch:3*slowBatch])
-		sqltest.Equal(t, w.visited(first), w.users[slowBatch:2*slowBatch]) // the deposed writer does not know yet
+		sqltest.Equal(t, w.visitNext(next), w.users[2*slowBatch:3*slowBatch])
+		sqltest.Equal(t, w.visitNext(first), w.users[slowBatch:2*slowBatch]) // the deposed writer does not know yet
 		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, w.users[3*slowBatch-1])
 		third := w.node()
 		sqltest.Equal(t, resign(b.Ctx, b.DB, next.token), nil)
 		sqltest.Must(third.lead(b.Ctx))(t)
-		sqltest.Equal(t, w.visited(third), nobody) // the end
+		sqltest.Equal(t, w.visitNext(third), nobody) // the end
 		sqltest.Equal(t, third.Stats().SlowLaps, uint64(1))
 		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, services.UserID(0))
 	})
@@ -194,7 +194,7 @@ func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
 		}
 		delete(w.failed, w.users[slowBatch])
 		w.step(s)
-		sqltest.Equal(t, w.told(s, 1), slowBatch+2)
+		sqltest.Equal(t, w.countTold(s, 1), slowBatch+2)
 	})
 }
 
@@ -260,6 +260,6 @@ func TestSlowLapsAfterAWriterWhoseClockWasAhead(t *testing.T) {
 		ahead.resign(b.Ctx)
 		sqltest.Must(next.lead(b.Ctx))(t)
 		w.clock.Advance(-time.Hour)
-		sqltest.Equal(t, w.visited(next), w.users[:3])
+		sqltest.Equal(t, w.visitNext(next), w.users[:3])
 	})
 }

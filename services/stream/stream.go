@@ -62,11 +62,11 @@ type Service struct {
 	on    atomic.Bool   // see On
 	wake  chan struct{} // see Wake
 
-	lap    lap       // of the writer
-	slow   slowLap   // of the writer
-	leads  time.Time // until then this node is the writer without asking SQL again
-	wasOff bool      // this node did not write: the stream was off, or another node was the writer
-	stats  counters
+	lap        lap       // of the writer
+	slow       slowLap   // of the writer
+	leadsUntil time.Time // until then this node is the writer without asking SQL again
+	wasOff     bool      // this node did not write: the stream was off, or another node was the writer
+	stats      counters
 }
 
 // counters are the values that Stats reads; Run's goroutine and jobs write them.
@@ -221,12 +221,12 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 // the writer does no harm: record finds its token void.
 func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
-	if now.Before(s.leads) {
+	if now.Before(s.leadsUntil) {
 		return true, nil
 	}
 	leads, err = lease(ctx, s.db, s.token, s.cfg.Lease)
 	if leads {
-		s.leads = now.Add(s.cfg.Lease / 4)
+		s.leadsUntil = now.Add(s.cfg.Lease / 4)
 	}
 	if !leads {
 		s.wasOff = true // a node that becomes the writer begins with a lap

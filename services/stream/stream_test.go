@@ -245,7 +245,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 			t.Fatal("two nodes write")
 		}
 		late.resign(b.Ctx)
-		late.cfg.Lease, late.leads = short, time.Time{}
+		late.cfg.Lease, late.leadsUntil = short, time.Time{}
 		w.set(users[0], 1, "", time.Time{})
 		sqltest.Equal(t, late.Mark(b.Ctx, users), nil)
 		w.peeked = func() { // it hangs here until another node has the lease, and newer badges
@@ -264,7 +264,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 		}
 		late.resign(b.Ctx)
 		next.resign(b.Ctx)
-		if late.leads = (time.Time{}); !sqltest.Must(late.lead(b.Ctx))(t) {
+		if late.leadsUntil = (time.Time{}); !sqltest.Must(late.lead(b.Ctx))(t) {
 			t.Error("a resigned writer keeps its lease")
 		}
 	})

@@ -123,8 +123,8 @@ func (s State) empty() bool {
 	return s.Total.Value == 0 && len(s.Dots) == 0 && !s.Quiet && !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Value > 0 })
 }
 
-// of finds a part; the zero one if there is none. There are some twenty parts: a map would cost more.
-func (s State) of(source services.Source, name string) Part {
+// part finds a part; the zero one if there is none. There are some twenty parts: a map would cost more.
+func (s State) part(source services.Source, name string) Part {
 	for _, part := range s.Parts {
 		if part.Source == source && part.Name == name {
 			return part
@@ -133,8 +133,8 @@ func (s State) of(source services.Source, name string) Part {
 	return Part{Source: source, Name: name}
 }
 
-// counts reports whether a state has a part, whatever its value.
-func (s State) counts(source services.Source, name string) bool {
+// hasPart reports whether a state has a part, whatever its value.
+func (s State) hasPart(source services.Source, name string) bool {
 	return slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Source == source && p.Name == name })
 }
 
@@ -144,11 +144,11 @@ var noCount = services.NewCount(0, services.Exact, time.Time{})
 // risen lists the parts of the total that are greater than before. Mentions are in the total with the messages.
 func (s State) risen(before State) (parts []Part) {
 	for _, part := range s.Parts {
-		greater := part.Value > before.of(part.Source, part.Name).Value
+		greater := part.Value > before.part(part.Source, part.Name).Value
 		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
 			greater = true // one item was seen and another one came: the count may be the same
 		}
-		if greater && s.alerts(part) {
+		if greater && s.mayAlert(part) {
 			parts = append(parts, part)
 		}
 	}
@@ -159,8 +159,8 @@ func (s State) risen(before State) (parts []Part) {
 // were read, and others may have come.
 func (s State) moved(before State) (parts []Part) {
 	for _, part := range s.Parts {
-		was := before.of(part.Source, part.Name)
-		if part.Value == 0 || part.Value > was.Value || !s.alerts(part) {
+		was := before.part(part.Source, part.Name)
+		if part.Value == 0 || part.Value > was.Value || !s.mayAlert(part) {
 			continue
 		}
 		if part.Value < was.Value || was.Facts > 0 && part.Facts != was.Facts {
@@ -180,18 +180,18 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 	return newest, some && newest.Part != "" // without a part it is the item of the whole source, not of an earlier version
 }
 
-// follows returns s as the state after before, with the version seq. found are the items that explain the difference. s and
+// withVersions returns s as the state after before, with the version seq. found are the items that explain the difference. s and
 // before do not change.
-func (s State) follows(before State, seq uint64, found items) State {
+func (s State) withVersions(before State, seq uint64, found items) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // a removed category: a reader that keeps counts by part must learn that this one is 0
-		if !s.counts(part.Source, part.Name) {
+		if !s.hasPart(part.Source, part.Name) {
 			s.Parts = append(s.Parts, Part{Source: part.Source, Name: part.Name, Display: noCount.Display, InTotal: part.InTotal})
 		}
 	}
 	s.Total.Changed = changedAt(s.Total, before.Total, seq)
 	for i, part := range s.Parts {
-		s.Parts[i].Changed = changedAt(part, before.of(part.Source, part.Name), seq)
+		s.Parts[i].Changed = changedAt(part, before.part(part.Source, part.Name), seq)
 	}
 	if s.DotsAt = before.DotsAt; !slices.Equal(s.Dots, before.Dots) {
 		s.DotsAt = seq

@@ -33,20 +33,20 @@ func TestSilent(t *testing.T) {
 	left := func(id string, second int) items {
 		return items{left: map[string]Cause{"NOTIFICATIONS:LIKE": like(id, second)}}
 	}
-	one := liked(1, 0).follows(State{}, 10, news("a", 1))
-	two := liked(2, 0).follows(one, 20, news("b", 2))
-	less := liked(1, 0).follows(two, 30, left("b", 2))
-	seen := liked(1, 0).follows(two, 30, left("a", 1))
-	off := liked(1, 0).follows(two, 30, items{})
-	none := liked(0, 0).follows(less, 40, items{})
-	unread := liked(1, 0).follows(none, 50, items{})
-	silent := liked(3, 0).follows(State{}, 10, items{})
-	beside := liked(3, 1).follows(silent, 20, items{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
-	apart := liked(0, 1).follows(beside, 30, items{})
-	gone := liked(3, 0).follows(beside, 30, items{})
+	one := liked(1, 0).withVersions(State{}, 10, news("a", 1))
+	two := liked(2, 0).withVersions(one, 20, news("b", 2))
+	less := liked(1, 0).withVersions(two, 30, left("b", 2))
+	seen := liked(1, 0).withVersions(two, 30, left("a", 1))
+	off := liked(1, 0).withVersions(two, 30, items{})
+	none := liked(0, 0).withVersions(less, 40, items{})
+	unread := liked(1, 0).withVersions(none, 50, items{})
+	silent := liked(3, 0).withVersions(State{}, 10, items{})
+	beside := liked(3, 1).withVersions(silent, 20, items{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
+	apart := liked(0, 1).withVersions(beside, 30, items{})
+	gone := liked(3, 0).withVersions(beside, 30, items{})
 	dot := liked(2, 0)
 	dot.Parts[0].InTotal = false
-	dot = dot.follows(two, 30, items{})
+	dot = dot.withVersions(two, 30, items{})
 	for name, c := range map[string]struct {
 		state  State
 		seq    uint64
@@ -85,30 +85,30 @@ func TestSilent(t *testing.T) {
 
 // Parts that changed get the new version, and other parts keep theirs. Equal states have equal faces.
 func TestFollows(t *testing.T) {
-	first := liked(1, 2).follows(State{}, 10, items{})
-	second := liked(1, 3).follows(first, 20, items{})
+	first := liked(1, 2).withVersions(State{}, 10, items{})
+	second := liked(1, 3).withVersions(first, 20, items{})
 	if first.Parts[0].Changed != 10 || second.Parts[0].Changed != 10 || second.Parts[1].Changed != 20 || second.Total.Changed != 20 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	same := liked(1, 3).follows(second, 30, items{})
+	same := liked(1, 3).withVersions(second, 30, items{})
 	if same.face() != second.face() || first.face() == second.face() {
 		t.Error("faces do not tell states apart")
 	}
 	lit := liked(1, 3)
 	lit.Dots = []string{"shop"}
-	if after := lit.follows(second, 40, items{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
+	if after := lit.withVersions(second, 40, items{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
 		t.Errorf("a dot: %+v", after)
 	}
-	only := liked(1, 0).follows(State{}, 10, items{})
+	only := liked(1, 0).withVersions(State{}, 10, items{})
 	if like, comment := only.Parts[0], only.Parts[1]; like.Changed != 10 || comment.Changed != 0 || only.Total.Changed != 10 {
 		t.Errorf("the first like: %+v", only)
 	}
 	quiet := liked(1, 0)
 	quiet.Quiet, quiet.Parts[0].Display, quiet.Parts[1].Display = true, "none", "none"
-	if quiet = quiet.follows(only, 20, items{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
+	if quiet = quiet.withVersions(only, 20, items{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
 		t.Errorf("the likes are not displayed any more: %+v", quiet)
 	}
-	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.follows(State{}, 10, items{})
+	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.withVersions(State{}, 10, items{})
 	if dark.Total.Changed != 0 || dark.DotsAt != 10 {
 		t.Errorf("a dot first: %+v", dark)
 	}
@@ -122,23 +122,23 @@ func TestFollows(t *testing.T) {
 // The part of a removed category stays in the state with the count 0 and the version of the removal. If the category comes back,
 // the part has its count again, with a new version.
 func TestARemovedPartIsTold(t *testing.T) {
-	first := liked(1, 2).follows(State{}, 10, items{})
+	first := liked(1, 2).withVersions(State{}, 10, items{})
 	fewer := liked(1, 0)
 	fewer.Parts = fewer.Parts[:1]
-	removed := fewer.follows(first, 20, items{})
-	part := removed.of(services.SourceNotifications, "COMMENT")
-	if !removed.counts(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != noCount.Display || !part.InTotal {
+	removed := fewer.withVersions(first, 20, items{})
+	part := removed.part(services.SourceNotifications, "COMMENT")
+	if !removed.hasPart(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != noCount.Display || !part.InTotal {
 		t.Errorf("the removed part is %+v", part)
 	}
 	if removed.face() != fewer.face() {
 		t.Error("a removed part changes what is shown")
 	}
-	later := fewer.follows(removed, 30, items{})
-	if part := later.of(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
+	later := fewer.withVersions(removed, 30, items{})
+	if part := later.part(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
 		t.Errorf("a later change has %+v", later.Parts)
 	}
 	back := liked(1, 3)
-	if again := back.follows(later, 40, items{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
+	if again := back.withVersions(later, 40, items{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
 		t.Errorf("a part that came back: %+v", again.Parts)
 	}
 }
@@ -154,9 +154,9 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 	only := func(name string) func(services.Source, string) bool {
 		return func(_ services.Source, part string) bool { return part == name }
 	}
-	first := liked(1, 1).follows(State{}, 10, items{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
-	second := liked(2, 1).follows(first, 20, items{news: []Cause{item("LIKE", "l2", 2)}})
-	read := liked(2, 0).follows(second, 30, items{})
+	first := liked(1, 1).withVersions(State{}, 10, items{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
+	second := liked(2, 1).withVersions(first, 20, items{news: []Cause{item("LIKE", "l2", 2)}})
+	read := liked(2, 0).withVersions(second, 30, items{})
 	for name, c := range map[string]struct {
 		state  State
 		chosen func(services.Source, string) bool

@@ -12,7 +12,7 @@ type Cause struct{ context *otel.SpanContext }
 
 // CauseOf returns the span of ctx as a cause, or no cause if its trace is not recorded.
 func CauseOf(ctx context.Context) Cause {
-	if active.Load() == nil {
+	if processRecorder.Load() == nil {
 		return Cause{}
 	}
 	return causeIn(ctx)
@@ -47,7 +47,7 @@ func (c Cause) Text() string {
 
 // ParseCause reads the output of Text. Anything else is no cause.
 func ParseCause(text string) Cause {
-	if text == "" || active.Load() == nil {
+	if text == "" || processRecorder.Load() == nil {
 		return Cause{}
 	}
 	return causeIn(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{header: text}))

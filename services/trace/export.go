@@ -74,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Recorder, error) {
 	}
 	r := &Recorder{provider: sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))}
 	r.tracer = r.provider.Tracer("tidings", otel.WithInstrumentationVersion(cfg.Version))
-	active.Store(r)
+	processRecorder.Store(r)
 	return r, nil
 }
 
@@ -84,7 +84,7 @@ func (r *Recorder) Close() {
 		return
 	}
 	// In tests another recorder may be active by now: it stays.
-	active.CompareAndSwap(r, nil)
+	processRecorder.CompareAndSwap(r, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	_ = r.provider.Shutdown(ctx) // the sender has logged why

@@ -15,7 +15,7 @@ import (
 // first in the header Accept. Other clients may name it last, with every query, and do not get a stream.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		recorder := active.Load()
+		recorder := processRecorder.Load()
 		if recorder == nil || r.Header.Get("Upgrade") != "" || strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream") {
 			next.ServeHTTP(w, r)
 			return

@@ -23,12 +23,12 @@ import (
 	"tidings/services"
 )
 
-// active records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: in a test several
+// processRecorder records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: in a test several
 // nodes share the engines, which cannot know for which node they work.
-var active atomic.Pointer[Recorder]
+var processRecorder atomic.Pointer[Recorder]
 
 // On reports whether spans are recorded at all. Callers that would have to make a name or a list for a span ask first.
-func On() bool { return active.Load() != nil }
+func On() bool { return processRecorder.Load() != nil }
 
 // Span is a piece of work. The zero value records nothing.
 type Span struct{ span otel.Span }
@@ -36,20 +36,20 @@ type Span struct{ span otel.Span }
 // Start begins a span within the span of ctx. If ctx has no span, it records nothing: work that no request caused has no trace. The
 // span's name is kind and what, separated by a space.
 func Start(ctx context.Context, kind, what string) (context.Context, Span) {
-	r := active.Load()
+	r := processRecorder.Load()
 	if r == nil || !otel.SpanFromContext(ctx).IsRecording() {
 		return ctx, Span{}
 	}
-	return r.begin(ctx, named(kind, what), otel.WithSpanKind(otel.SpanKindClient))
+	return r.begin(ctx, spanName(kind, what), otel.WithSpanKind(otel.SpanKindClient))
 }
 
 // StartOperation begins a span within the span of ctx, or the first span of a new trace.
 func StartOperation(ctx context.Context, kind, what string) (context.Context, Span) {
-	r := active.Load()
+	r := processRecorder.Load()
 	if r == nil {
 		return ctx, Span{}
 	}
-	return r.begin(ctx, named(kind, what))
+	return r.begin(ctx, spanName(kind, what))
 }
 
 // mostCauses bounds the links of a span: a batch of a thousand jobs has as many causes.
@@ -58,7 +58,7 @@ const mostCauses = 64
 // StartFrom begins the span of work that earlier requests caused. With one cause the span belongs to the trace of the cause. With
 // several causes it has a new trace, with links to the causes. Without a cause nothing is recorded.
 func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.Context, Span) {
-	r := active.Load()
+	r := processRecorder.Load()
 	if r == nil {
 		return ctx, Span{}
 	}
@@ -76,9 +76,9 @@ func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.
 	case 0:
 		return ctx, Span{}
 	case 1:
-		return r.begin(otel.ContextWithRemoteSpanContext(ctx, links[0].SpanContext), named(kind, what), otel.WithSpanKind(otel.SpanKindConsumer))
+		return r.begin(otel.ContextWithRemoteSpanContext(ctx, links[0].SpanContext), spanName(kind, what), otel.WithSpanKind(otel.SpanKindConsumer))
 	}
-	return r.begin(ctx, named(kind, what), otel.WithNewRoot(), otel.WithLinks(links...), otel.WithSpanKind(otel.SpanKindConsumer))
+	return r.begin(ctx, spanName(kind, what), otel.WithNewRoot(), otel.WithLinks(links...), otel.WithSpanKind(otel.SpanKindConsumer))
 }
 
 // begin begins a span with a name, and returns a context that has it.
@@ -90,8 +90,8 @@ func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanS
 // longestName bounds a name, which a client may have chosen.
 const longestName = 100
 
-// named joins the words of a span's name.
-func named(kind, what string) string {
+// spanName joins the words of a span's name.
+func spanName(kind, what string) string {
 	if what == "" {
 		return kind
 	}

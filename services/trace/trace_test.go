@@ -241,8 +241,8 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 	}
 }
 
-// off does what a request does, one call of each kind: tests and benchmarks call it without a collector.
-func off(ctx context.Context) {
+// traceRequest does what a request does, one call of each kind: tests and benchmarks call it without a collector.
+func traceRequest(ctx context.Context) {
 	ctx, span := Start(ctx, "sql", "one")
 	span.Count(1)
 	_, operation := StartOperation(ctx, "query", "one")
@@ -255,7 +255,7 @@ func off(ctx context.Context) {
 
 // Without a collector nothing is allocated.
 func TestSpansThatAreNotRecordedCostNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(1000, func() { off(t.Context()) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { traceRequest(t.Context()) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -264,6 +264,6 @@ func TestSpansThatAreNotRecordedCostNothing(t *testing.T) {
 func BenchmarkOff(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
-		off(ctx)
+		traceRequest(ctx)
 	}
 }

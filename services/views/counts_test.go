@@ -24,11 +24,11 @@ func (b facts) counts(users ...services.UserID) map[services.UserID]services.Vie
 	return sqltest.Must(readCounts(b.Ctx, b.DB, users))(b.T)
 }
 
-// touchOf touches a view, with most as the number of views that count.
-func (b facts) touchOf(user services.UserID, view View, upTo time.Time, most int) {
+// touchWithin touches a view, with most as the number of views that count.
+func (b facts) touchWithin(user services.UserID, view View, upTo time.Time, most int) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
-		_, err := touchOf(b.Ctx, tx, user, view, upTo, tx.Now, most)
+		_, err := touchWithin(b.Ctx, tx, user, view, upTo, tx.Now, most)
 		return err
 	})
 }
@@ -79,8 +79,8 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 	})
 }
 
-// readersModel is the model of one reader's views.
-type readersModel struct {
+// readerModel is the model of one reader's views.
+type readerModel struct {
 	recent []View       // the views that count, the last touched first
 	seen   map[View]int // the time up to which each view was touched
 }
@@ -100,9 +100,9 @@ func TestCountsAndVersionsOfViewsAreTheModels(t *testing.T) {
 			}
 			items := map[View]map[string]int{}
 			users := []services.UserID{services.UserID(2 * run), services.UserID(2*run + 1)}
-			readers, last := map[services.UserID]*readersModel{}, map[services.UserID]services.ViewsState{}
+			readers, last := map[services.UserID]*readerModel{}, map[services.UserID]services.ViewsState{}
 			for _, user := range users {
-				readers[user] = &readersModel{seen: map[View]int{}}
+				readers[user] = &readerModel{seen: map[View]int{}}
 			}
 			draw := func(rt *rapid.T) View { return rapid.SampledFrom(list).Draw(rt, "view") }
 			rt.Repeat(map[string]func(*rapid.T){
@@ -124,7 +124,7 @@ func TestCountsAndVersionsOfViewsAreTheModels(t *testing.T) {
 				},
 				"touch": func(rt *rapid.T) {
 					user, view, when := rapid.SampledFrom(users).Draw(rt, "user"), draw(rt), rapid.IntRange(0, 20).Draw(rt, "upTo")
-					b.touchOf(user, view, at(when), most)
+					b.touchWithin(user, view, at(when), most)
 					reader := readers[user]
 					reader.recent = append([]View{view}, slices.DeleteFunc(reader.recent, func(v View) bool { return v == view })...)
 					reader.recent = reader.recent[:min(most, len(reader.recent))]
@@ -166,7 +166,7 @@ func TestNoVersionOfACountHasTwoValues(t *testing.T) {
 	eachFacts(t, func(b facts) {
 		const most, rounds = 1, 150
 		other := View{Code: "topic", ID: "other"}
-		b.touchOf(1, news, at(0), most)
+		b.touchWithin(1, news, at(0), most)
 		var group sync.WaitGroup
 		ctx, stop := context.WithCancel(b.Ctx)
 		defer stop()
@@ -190,7 +190,7 @@ func TestNoVersionOfACountHasTwoValues(t *testing.T) {
 		}
 		run(func(round int) error {
 			return b.Write(b.Ctx, func(tx *sql.Tx) error {
-				_, err := touchOf(b.Ctx, tx, 1, []View{other, news}[round%2], at(0), tx.Now, most)
+				_, err := touchWithin(b.Ctx, tx, 1, []View{other, news}[round%2], at(0), tx.Now, most)
 				return err
 			})
 		})

@@ -95,11 +95,11 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 // never goes back; touch returns it. The view counts in the user's badges from now on. latest is the time of this node's next ID.
 // INVALID for a time that is after latest, the transaction's time and the newest item.
 func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
-	return touchOf(ctx, tx, user, view, upTo, latest, maxCountedViews)
+	return touchWithin(ctx, tx, user, view, upTo, latest, maxCountedViews)
 }
 
-// touchOf is touch, except that most is the number of views that count.
-func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
+// touchWithin is touch, except that most is the number of views that count.
+func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
 		return Access{}, err

@@ -12,8 +12,8 @@ const (
 	// maxCountedViews is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
 	// 200 ranges of at most countedItems + 1 items.
 	maxCountedViews = 200
-	// countedItems is how many new items of one view count.
-	countedItems = services.DisplayCap + 1
+	// maxCountedItems is how many new items of one view count.
+	maxCountedItems = services.DisplayCap + 1
 )
 
 var (
@@ -119,21 +119,21 @@ func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) e
 // absent. The version rises with every touch of the user and with every change of a view that counts.
 func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]services.ViewsState, error) {
 	states := make(map[services.UserID]services.ViewsState, len(users))
-	err := db.Each(ctx, countsOf, []any{users, countedItems + 1}, func(scan func(...any) error) error {
+	err := db.Each(ctx, countsOf, []any{users, maxCountedItems + 1}, func(scan func(...any) error) error {
 		var user services.UserID
 		var state services.ViewsState
 		var most int
 		err := scan(&user, &state.Version, &state.Unread, &most)
 		// One of the views has more items than are counted, so the true sum is greater.
-		state.More = most > countedItems
+		state.More = most > maxCountedItems
 		states[user] = state
 		return err
 	})
 	return states, err
 }
 
-// newItemsOf are the new items of one view of a user.
-type newItemsOf struct {
+// newItemCount are the new items of one view of a user.
+type newItemCount struct {
 	View
 	items  int       // up to countedItems
 	more   bool      // there are more
@@ -141,17 +141,17 @@ type newItemsOf struct {
 }
 
 // readNewItems reads, for each view that counts, how many items are newer than the user's position, or, with a time, how many came since.
-func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemsOf, err error) {
+func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemCount, err error) {
 	after := int64(-1)
 	if !since.IsZero() {
 		// The statement compares with "later than", the digest wants "since".
 		after = max(0, sql.Micros(since)-1)
 	}
-	err = db.Each(ctx, newInViews, []any{user, after, countedItems + 1}, func(scan func(...any) error) error {
-		var of newItemsOf
+	err = db.Each(ctx, newInViews, []any{user, after, maxCountedItems + 1}, func(scan func(...any) error) error {
+		var of newItemCount
 		var newest int64
 		err := scan(&of.Code, &of.ID, &of.items, &newest)
-		of.items, of.more, of.newest = min(of.items, countedItems), of.items > countedItems, sql.FromMicros(newest)
+		of.items, of.more, of.newest = min(of.items, maxCountedItems), of.items > maxCountedItems, sql.FromMicros(newest)
 		if of.items > 0 {
 			list = append(list, of)
 		}
@@ -181,7 +181,7 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 		for i, access := range accesses {
 			views[i] = access.View
 		}
-		newest, err := readNewest(ctx, db, views, countedItems+1)
+		newest, err := readNewest(ctx, db, views, maxCountedItems+1)
 		if err != nil {
 			return state, false, err
 		}
@@ -192,8 +192,8 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 					items++
 				}
 			}
-			state.Unread += min(items, countedItems)
-			state.More = state.More || items > countedItems
+			state.Unread += min(items, maxCountedItems)
+			state.More = state.More || items > maxCountedItems
 		}
 		// Equal versions before and after: nothing has changed in between.
 		if accesses, version, err = auditViews(ctx, db, user); err != nil || version == state.Version {

@@ -51,7 +51,7 @@ func (s *Service) countKinds() []jobs.Kind {
 
 // readersJob projects the counts of the readers of a view. Jobs that wait together become one.
 func (s *Service) readersJob(view View) jobs.NewJob {
-	return s.throttle.Turn(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
+	return s.throttle.Delay(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
 }
 
 // newReadersJob is the job of a view without the throttle's time.
@@ -81,7 +81,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	}
 	now := s.clock.Now()
 	if due := s.throttle.Due(view, now); !due.IsZero() {
-		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Turn(view, now, newReadersJob(view), s.jobs.Wake)})
+		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Delay(view, now, newReadersJob(view), s.jobs.Wake)})
 	}
 	// The pass begins before the readers are read, so that an item that comes from here on gets its own pass.
 	s.throttle.Begin(view, now, passGap)

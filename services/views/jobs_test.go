@@ -93,9 +93,9 @@ func (s shelf) counted(upTo time.Time) viewCount {
 	return counts[0]
 }
 
-// agrees compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
+// mismatch compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
 // gives no answer, and is no fault.
-func (s shelf) agrees() string {
+func (s shelf) mismatch() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
 		access := Access{View: s.view, UpTo: second(n)}
@@ -104,7 +104,7 @@ func (s shelf) agrees() string {
 		got := s.counted(access.UpTo)
 		switch {
 		case !got.ready:
-		case got.count != min(facts[0], minKeptItems), !got.more && facts[0] > got.count:
+		case got.count != min(facts[0], minKeptItems), !got.atLeast && facts[0] > got.count:
 			return fmt.Sprintf("after second %d Redis says %+v, the facts are %d", n, got, facts[0])
 		}
 	}
@@ -115,7 +115,7 @@ func (s shelf) agrees() string {
 func (s shelf) mustAgree(t *testing.T, when string) {
 	t.Helper()
 	s.Quiet(s.Fanout)
-	if fault := s.agrees(); fault != "" {
+	if fault := s.mismatch(); fault != "" {
 		t.Errorf("%s: %s", when, fault)
 	}
 	for _, upTo := range []int{-1, 1000} {
@@ -142,7 +142,7 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 		if got := s.counted(second(199)); got != (viewCount{ready: true, count: 100}) {
 			t.Errorf("100 unread: %+v", got)
 		}
-		if got := s.counted(second(198)); got != (viewCount{ready: true, count: 100, more: true}) {
+		if got := s.counted(second(198)); got != (viewCount{ready: true, count: 100, atLeast: true}) {
 			t.Errorf("101 unread: %+v", got)
 		}
 		for n := 299; n >= 120; n -= 2 { // fewer items than it keeps: it is refilled
@@ -161,14 +161,14 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 // work, also between its read of SQL and its write.
 type meddler struct {
 	context.Context
-	left int // the round trips until do runs
-	do   func()
+	tripsLeft int // the round trips until do runs
+	do        func()
 }
 
 // Value is called for the count of round trips before each of them.
 func (m *meddler) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
-		if m.left--; m.left == 0 {
+		if m.tripsLeft--; m.tripsLeft == 0 {
 			m.do()
 		}
 	}
@@ -202,7 +202,7 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 				if history.before != nil {
 					history.before(s)
 				}
-				ctx := &meddler{Context: t.Context(), left: trip, do: func() { history.between(s); s.Work(s.Fanout) }}
+				ctx := &meddler{Context: t.Context(), tripsLeft: trip, do: func() { history.between(s); s.Work(s.Fanout) }}
 				if history.work != nil {
 					s.Must(s.service.rebuild(ctx, []View{s.view}))
 				} else {
@@ -211,10 +211,10 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 					}
 				}
 				s.Quiet(s.Fanout)
-				if fault := s.agrees(); fault != "" {
+				if fault := s.mismatch(); fault != "" {
 					t.Fatalf("before round trip %d: %s", trip, fault)
 				}
-				if ctx.left > 0 { // the work ended before
+				if ctx.tripsLeft > 0 { // the work ended before
 					if trip < 3 {
 						t.Fatalf("there were only %d steps", trip-1)
 					}
@@ -288,7 +288,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 			}
 			held, adds = nil, nil
 			s.Quiet(s.Fanout)
-			if fault := s.agrees(); fault != "" {
+			if fault := s.mismatch(); fault != "" {
 				t.Fatal(fault)
 			}
 		}

@@ -113,14 +113,14 @@ func (p projection) remove(ctx context.Context, view View, item string) (redis.R
 
 // viewCount is how many items of a view are newer than a user's last access.
 type viewCount struct {
-	ready bool // false: the view is missing or being built, and the other fields are invalid
-	count int  // at most minKeptItems
-	more  bool // the true count is count or more
+	ready   bool // false: the view is missing or being built, and the other fields are invalid
+	count   int  // at most minKeptItems
+	atLeast bool // the true count is count or more
 }
 
 // count counts, for each access, the items of its view that are newer, all in one round trip.
 func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, error) {
-	if err := p.Trusted(); err != nil {
+	if err := p.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	ctx = redis.Reading(ctx)
@@ -155,11 +155,11 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		}
 		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
-		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), more: newer > minKeptItems}
+		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), atLeast: newer > minKeptItems}
 		if position(access) < floor {
 			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to know
 			// the count is refilled.
-			counts[i].ready, counts[i].more = newer >= minKeptItems, true
+			counts[i].ready, counts[i].atLeast = newer >= minKeptItems, true
 		}
 	}
 	return counts, nil

@@ -135,7 +135,7 @@ func TestTheCleanerDropsAnEndlessView(t *testing.T) {
 		for place, done := (rdb.WalkPlace{}), false; !done; {
 			found, to, ended, err := c.Walk(t.Context(), place, 10)
 			s.must(err)
-			_, gone, err := c.DropLeftovers(t.Context(), found.Leftover)
+			_, gone, err := c.DropLeftovers(t.Context(), found.Leftovers)
 			s.must(err)
 			place, done, dropped = to, ended, dropped+gone
 		}

@@ -56,7 +56,7 @@ func (v Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(views, func(a, b newItemsOf) int {
+	slices.SortFunc(views, func(a, b newItemCount) int {
 		return cmp.Or(b.newest.Compare(a.newest), cmp.Compare(a.Code, b.Code), cmp.Compare(a.ID, b.ID))
 	})
 	explanation := services.Explanation{Source: services.SourceViews, Count: of.Badges.Views}
@@ -82,7 +82,7 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// The bound is above the greatest possible sum. A view with more items than are counted makes the sum AT_LEAST.
-	items, bound := 0, maxCountedViews*countedItems+1
+	items, bound := 0, maxCountedViews*maxCountedItems+1
 	for _, view := range views {
 		items += view.items
 		if view.more {

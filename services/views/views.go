@@ -246,7 +246,7 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 // of returns the unread count of the view that an access is about, as the API shows it.
 func (c viewCount) of(access Access) Unread {
 	precision := services.Exact
-	if c.more {
+	if c.atLeast {
 		precision = services.AtLeast
 	}
 	count := services.NewCount(c.count, precision, time.Time{})
@@ -294,7 +294,7 @@ func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []vi
 	}
 	for k, i := range places {
 		// SQL counts up to one more than is shown.
-		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), more: facts[k] > minKeptItems}
+		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), atLeast: facts[k] > minKeptItems}
 	}
 	return nil
 }

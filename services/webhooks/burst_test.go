@@ -24,7 +24,7 @@ func TestManyChangesAreOneRequestOfAUser(t *testing.T) {
 	users := b.MakeUsers(keys...)
 	s := w.node()
 	w.add(s, Filter{})
-	d := deliver(s, "app")
+	d := delivererOf(s, "app")
 	w.settle(d)
 	began := time.Now()
 	for i := range changes {

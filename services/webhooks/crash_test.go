@@ -54,7 +54,7 @@ func (c *cluster) act(users []services.UserID) {
 		_ = c.nodes[i].sendOnly(c.Ctx)
 		c.takeOver()
 		c.late = append(c.late, c.nodes[i])
-		c.nodes[i] = deliver(c.node(), "app")
+		c.nodes[i] = delivererOf(c.node(), "app")
 	case 4:
 		c.takeOver()
 	case 5:
@@ -76,7 +76,7 @@ func (c *cluster) act(users []services.UserID) {
 // takeOver ends the lease and gives the endpoint to another node.
 func (c *cluster) takeOver() {
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
-	next := deliver(c.node(), "app")
+	next := delivererOf(c.node(), "app")
 	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("a free endpoint: %v", err)
 	}
@@ -96,7 +96,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			users := b.MakeUsers(keys...)
 			s := w.node()
 			w.add(s, Filter{})
-			c := &cluster{world: w, random: random, nodes: []*deliverer{deliver(s, "app"), deliver(w.node(), "app")}}
+			c := &cluster{world: w, random: random, nodes: []*deliverer{delivererOf(s, "app"), delivererOf(w.node(), "app")}}
 			for _, d := range c.nodes {
 				d.s.batch = 2
 			}
@@ -158,7 +158,7 @@ func TestAlertThatMoved(t *testing.T) {
 		s := w.node()
 		s.batch = 2
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		alert := func(likes int, user services.UserID) { w.like(likes, user) }
 		fall := func(likes int, user services.UserID) {
@@ -208,7 +208,7 @@ func TestOneNodeDelivers(t *testing.T) {
 		users := b.MakeUsers("ann")
 		first, second := w.node(), w.node()
 		w.add(first, Filter{})
-		here, there := deliver(first, "app"), deliver(second, "app")
+		here, there := delivererOf(first, "app"), delivererOf(second, "app")
 		w.settle(here)
 		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
 			t.Fatalf("two nodes deliver: %v", err)

@@ -303,6 +303,6 @@ func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []s
 	}()
 	now := d.s.cfg.Clock.Now()
 	// Two kinds of changes do not alert: those from before the endpoint was added, and those that an open socket showed to the user.
-	text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
+	text := e.Filter.changeBody(one.change, one.base, max(one.heard, e.since))
 	return d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 }

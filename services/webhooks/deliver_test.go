@@ -24,7 +24,7 @@ func TestChangesAreDelivered(t *testing.T) {
 		w.like(1, users[1])
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0) // only what comes later
 		w.like(3, users[0])
@@ -61,7 +61,7 @@ func TestFromStart(t *testing.T) {
 		w.like(2, users...)
 		s := w.node()
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, FromStart: true}))(b.T)
-		w.settle(deliver(s, "app"))
+		w.settle(delivererOf(s, "app"))
 		got := w.receiver.take()
 		sqltest.Equal(b.T, w.totals(got), map[string]int{"ann": 2, "bob": 2})
 		for _, d := range got {
@@ -79,7 +79,7 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		for i := range 50 {
 			w.like(i+1, users...)
@@ -101,7 +101,7 @@ func TestOneUserFails(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.set(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
@@ -158,7 +158,7 @@ func TestDownAndUp(t *testing.T) {
 		users := b.MakeUsers(keys...)
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusServiceUnavailable)
 		w.like(1, users...)
@@ -203,7 +203,7 @@ func TestDeadLetters(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		bad := func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "cat" {
@@ -255,7 +255,7 @@ func TestOnlyAwayUsers(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.setOnline(users[0], true)
 		w.like(1, users...)
@@ -288,7 +288,7 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.setOnline(users[0], true)
 		w.setOnline(users[1], true)
 		w.settle(d)
@@ -331,7 +331,7 @@ func TestGoneAndRetryAfter(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.set(func(to http.ResponseWriter, _ delivery) {
 			to.Header().Set("Retry-After", "600")
@@ -368,7 +368,7 @@ func TestForget(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusInternalServerError)
 		w.like(1, users...)

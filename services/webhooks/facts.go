@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// ofEndpoint are the columns that readEndpoint scans, in its order.
-const ofEndpoint = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
+// endpointColumns are the columns that readEndpoint scans, in its order.
+const endpointColumns = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
 
 var (
 	// $8 is the position at which the endpoint begins. An empty token and a lease that has ended let any node take it.
@@ -33,9 +33,9 @@ var (
 	// No foreign key removes the letters of a webhook: see Remove.
 	deleteLetters = sql.NewStatement("remove the letters of a webhook", `DELETE FROM webhook_letters WHERE webhook = $1`)
 
-	lockWebhook = sql.NewStatement("lock a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1 {for update}`)
+	lockWebhook = sql.NewStatement("lock a webhook", `SELECT `+endpointColumns+` FROM webhooks WHERE name = $1 {for update}`)
 
-	readWebhook = sql.NewStatement("a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1`)
+	readWebhook = sql.NewStatement("a webhook", `SELECT `+endpointColumns+` FROM webhooks WHERE name = $1`)
 
 	// The caller has locked the row by lockWebhook.
 	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)

@@ -26,30 +26,30 @@ func TestMain(m *testing.M) { os.Exit(m.Run()) }
 // world is users whose badges a test sets, the stream of their changes and one receiver.
 type world struct {
 	*peopletest.Bundle
-	mu     sync.Mutex
-	likes  map[services.UserID]int
-	online map[services.UserID]bool
-	items  map[services.UserID]services.Item // the newest like
+	mu         sync.Mutex
+	likes      map[services.UserID]int
+	online     map[services.UserID]bool
+	newestLike map[services.UserID]services.Item // the newest like
 	// comments are a second part, with items of its own.
-	comments  map[services.UserID]int
-	commented map[services.UserID]services.Item // the newest comment
-	newest    services.PostID                   // the position of everybody's newest notification
+	comments      map[services.UserID]int
+	newestComment map[services.UserID]services.Item // the newest comment
+	newest        services.PostID                   // the position of everybody's newest notification
 
-	stream   *stream.Service
-	receiver *receiver
-	nodes    int // the number of nodes made
+	stream    *stream.Service
+	receiver  *receiver
+	nodesMade int // the number of nodes made
 }
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
 type receiver struct {
-	t       *testing.T
-	server  *httptest.Server
-	mu      sync.Mutex
-	got     []delivery                              // since the last take
-	secrets []string                                // each request must be signed by all of them
-	answer  func(w http.ResponseWriter, d delivery) // nil: 204
-	under   map[string]int                          // requests under way, by user
-	overlap bool                                    // two requests for a user were under way at once
+	t        *testing.T
+	server   *httptest.Server
+	mu       sync.Mutex
+	got      []delivery                              // since the last take
+	secrets  []string                                // each request must be signed by all of them
+	answer   func(w http.ResponseWriter, d delivery) // nil: 204
+	underway map[string]int                          // requests under way, by user
+	overlap  bool                                    // two requests for a user were under way at once
 }
 
 // delivery is one request that arrived.
@@ -63,7 +63,7 @@ type delivery struct {
 }
 
 func newReceiver(t *testing.T) *receiver {
-	r := &receiver{t: t, under: map[string]int{}}
+	r := &receiver{t: t, underway: map[string]int{}}
 	r.server = httptest.NewServer(r)
 	t.Cleanup(r.server.Close)
 	return r
@@ -104,7 +104,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	secrets, answer := r.secrets, r.answer
-	if r.under[d.Data.Key]++; r.under[d.Data.Key] > 1 {
+	if r.underway[d.Data.Key]++; r.underway[d.Data.Key] > 1 {
 		r.overlap = true
 	}
 	r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.under[d.Data.Key]--
+	r.underway[d.Data.Key]--
 	d.Accepted = to.status < 300 && request.Context().Err() == nil
 	r.got = append(r.got, d)
 }
@@ -154,8 +154,8 @@ func (r *receiver) take() []delivery {
 func newWorld(b *peopletest.Bundle) *world {
 	w := &world{
 		Bundle: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
-		items: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
-		comments: map[services.UserID]int{}, commented: map[services.UserID]services.Item{},
+		newestLike: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
+		comments: map[services.UserID]int{}, newestComment: map[services.UserID]services.Item{},
 	}
 	w.stream = stream.New(stream.Config{
 		DB: b.DB, Peek: w.peek, Newest: w.newestOf, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
@@ -187,10 +187,10 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if item, some := w.items[user]; some {
+	if item, some := w.newestLike[user]; some {
 		newest = append(newest, services.Explanation{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}})
 	}
-	if item, some := w.commented[user]; some {
+	if item, some := w.newestComment[user]; some {
 		newest = append(newest, services.Explanation{Source: services.SourceNotifications, Part: "COMMENT", Items: []services.Item{item}})
 	}
 	return newest, nil
@@ -200,7 +200,7 @@ func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Ba
 func (w *world) comment(comments int, at time.Time, user services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
-	w.comments[user], w.commented[user] = comments, services.Item{ID: "notification:2", At: at}
+	w.comments[user], w.newestComment[user] = comments, services.Item{ID: "notification:2", At: at}
 	w.mu.Unlock()
 	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, []services.UserID{user}), nil)
 	w.write()
@@ -220,7 +220,7 @@ func (w *world) set(likes int, users ...services.UserID) {
 	for _, user := range users {
 		// A smaller number means that some were read and none came.
 		if likes >= w.likes[user] {
-			w.items[user] = services.Item{ID: "notification:1", At: time.Now()}
+			w.newestLike[user] = services.Item{ID: "notification:1", At: time.Now()}
 		}
 		w.likes[user] = likes
 	}
@@ -244,7 +244,7 @@ func (w *world) setOnline(user services.UserID, online bool) {
 
 // node makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
 func (w *world) node(change ...func(*Config)) *Service {
-	w.nodes++
+	w.nodesMade++
 	cfg := Config{
 		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Types: []string{"general"},
@@ -266,8 +266,8 @@ func (w *world) node(change ...func(*Config)) *Service {
 	return s
 }
 
-// deliver makes the deliverer of an endpoint on a node.
-func deliver(s *Service, name string) *deliverer { return s.deliverer(s.pool.Row(name)) }
+// delivererOf makes the deliverer of an endpoint on a node.
+func delivererOf(s *Service, name string) *deliverer { return s.deliverer(s.pool.Lease(name)) }
 
 // add adds the endpoint app, which gets later changes only, and returns its secret.
 func (w *world) add(s *Service, filter Filter) (secret string) {

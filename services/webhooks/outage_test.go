@@ -25,7 +25,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 		users := b.MakeUsers(keys...)
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		last := len(users) - 1
 		w.setOnline(users[last], true)
@@ -63,7 +63,7 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 		ann := b.MakeUsers("ann")[0]
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.set(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "ann" {
@@ -117,7 +117,7 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 		users := b.MakeUsers(keys...)
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		for _, user := range users {
 			w.setOnline(user, true)
@@ -150,7 +150,7 @@ func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusServiceUnavailable)
 		w.like(1, users...)

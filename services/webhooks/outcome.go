@@ -119,8 +119,8 @@ func (o *outcome) fail(one item, now time.Time) {
 	o.err = one.answer.err
 	o.halted = o.halted || one.answer.gone
 	// Retry-After stops the endpoint and not one user: the receiver says that it has too much to do.
-	if one.answer.after > 0 {
-		o.retryAt = later(o.retryAt, now.Add(one.answer.after))
+	if one.answer.retryAfter > 0 {
+		o.retryAt = later(o.retryAt, now.Add(one.answer.retryAfter))
 	}
 }
 

@@ -21,7 +21,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		ann := b.MakeUsers("ann")
 		s := w.node()
 		w.add(s, Filter{Sources: []string{"NOTIFICATIONS:COMMENT"}})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusInternalServerError)
 		at := time.Now()
@@ -38,7 +38,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		}
 		w.set(2, ann...)
 		w.mu.Lock()
-		at = w.items[ann[0]].At
+		at = w.newestLike[ann[0]].At
 		w.mu.Unlock()
 		w.comment(2, at, ann[0]) // at the time of the like, in one change with it
 		w.settle(d)
@@ -46,7 +46,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 			t.Errorf("with a like of the same time: %+v", got)
 		}
 		w.mu.Lock()
-		w.commented[ann[0]] = services.Item{ID: "notification:3", At: time.Now()}
+		w.newestComment[ann[0]] = services.Item{ID: "notification:3", At: time.Now()}
 		w.mu.Unlock()
 		w.like(3, ann...) // the number of comments is the same: a newer one does not alert
 		w.comment(1, at, ann[0])
@@ -59,7 +59,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		w.settle(d)
 		w.like(4, ann...)
 		w.mu.Lock()
-		delete(w.commented, ann[0])
+		delete(w.newestComment, ann[0])
 		w.comments[ann[0]] = 0
 		w.mu.Unlock()
 		sqltest.Equal(t, w.stream.Mark(b.Ctx, ann), nil)
@@ -87,7 +87,7 @@ func TestAlertBelowTheSameNumbers(t *testing.T) {
 		deliverers := map[string]*deliverer{}
 		for name, filter := range filters {
 			sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: name, URL: w.receiver.server.URL, Filter: filter}))(t)
-			deliverers[name] = deliver(s, name)
+			deliverers[name] = delivererOf(s, name)
 		}
 		w.comment(1, time.Now(), ann[0])
 		for i, newest := range []services.PostID{1, 2} {
@@ -118,7 +118,7 @@ func TestTotalsOfSources(t *testing.T) {
 		ann := b.MakeUsers("ann")
 		s := w.node()
 		w.add(s, Filter{Totals: true, Sources: []string{"NOTIFICATIONS:COMMENT"}})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.like(1, ann...)
 		w.settle(d)

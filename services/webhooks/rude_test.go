@@ -45,7 +45,7 @@ func TestRudeReceivers(t *testing.T) {
 			users := b.MakeUsers("ann")
 			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
 			w.add(s, Filter{})
-			d := deliver(s, "app")
+			d := delivererOf(s, "app")
 			w.settle(d)
 			w.receiver.set(c.answer)
 			w.like(1, users...)
@@ -102,7 +102,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	eventually.HoldsWithin(t, 10*time.Second, "the slow one was asked", func() bool {
 		slow.mu.Lock()
 		defer slow.mu.Unlock()
-		return slow.under["ann"]+slow.under["bob"] == 2
+		return slow.underway["ann"]+slow.underway["bob"] == 2
 	})
 	sqltest.Equal(t, s.Stats().Endpoints, 2)
 	stop()
@@ -122,7 +122,7 @@ func TestRotation(t *testing.T) {
 		users := b.MakeUsers("ann")
 		s := w.node()
 		first := w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		second := sqltest.Must(s.Rotate(b.Ctx, "app", 24*time.Hour))(t)
 		w.receiver.secrets = []string{first, second}
@@ -189,7 +189,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: scheme, URL: scheme + "://localhost:" + port}))(t)
 		w.like(1, users...)
-		w.settle(deliver(s, scheme))
+		w.settle(delivererOf(s, scheme))
 		e := sqltest.Must(s.Endpoints(b.Ctx, scheme))(t)[0]
 		if e.Waiting != 1 || !strings.Contains(e.Error, "is not public") {
 			t.Errorf("%+v", e)
@@ -306,7 +306,7 @@ func TestFilters(t *testing.T) {
 		deliverers := map[string]*deliverer{}
 		for name, filter := range filters {
 			sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: name, URL: w.receiver.server.URL, Filter: filter}))(t)
-			deliverers[name] = deliver(s, name)
+			deliverers[name] = delivererOf(s, name)
 			w.settle(deliverers[name])
 		}
 		w.like(2, users...)
@@ -334,7 +334,7 @@ func TestRemovedEndpoint(t *testing.T) {
 		users := b.MakeUsers("ann")
 		s := w.node()
 		w.add(s, Filter{})
-		d := deliver(s, "app")
+		d := delivererOf(s, "app")
 		w.settle(d)
 		w.receiver.status(500)
 		w.like(1, users...)

@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// documents returns the outlines of all Markdown files of the repository, by path.
-func documents(t *testing.T) map[string]docs.Outline {
+// outlines returns the outlines of all Markdown files of the repository, by path.
+func outlines(t *testing.T) map[string]docs.Outline {
 	t.Helper()
 	found := map[string]docs.Outline{}
 	err := filepath.WalkDir(world.Root(), func(file string, entry fs.DirEntry, err error) error {
@@ -58,7 +58,7 @@ func deadLinks(name string, all map[string]docs.Outline, exists func(file string
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
-	all := documents(t)
+	all := outlines(t)
 	exists := func(file string) bool {
 		_, err := os.Stat(filepath.Join(world.Root(), file))
 		return err == nil

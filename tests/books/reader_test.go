@@ -52,7 +52,7 @@ func newReader(tb testing.TB) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.environment = append(world.Environment(), "PATH="+programs+":"+os.Getenv("PATH"), "TIDINGS_LISTEN="+r.here("127.0.0.1:8080"), "NO_COLOR=1")
+	r.environment = append(world.Environment(), "PATH="+programs+":"+os.Getenv("PATH"), "TIDINGS_LISTEN="+r.withRealValues("127.0.0.1:8080"), "NO_COLOR=1")
 	r.shell, err = newShell(tb, r.folder, r.environment)
 	return r, err
 }
@@ -109,11 +109,11 @@ func (r *reader) block(b block, all []block) error {
 
 // command runs a block of sh: in the shell of the page, or, if a directive names a server or a terminal, in a terminal of its own.
 func (r *reader) command(b block) error {
-	r.uses(b.text)
+	r.useFiles(b.text)
 	name, serves := b.directive("server")
 	other, isTerminal := b.directive("terminal")
 	if !serves && !isTerminal {
-		printed, err := r.shell.run(r.scratch, r.here(b.text))
+		printed, err := r.shell.run(r.scratch, r.withRealValues(b.text))
 		r.printed = printed
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *reader) command(b block) error {
 			return err
 		}
 	}
-	opened, err := openTerminal(r.tb, r.folder, r.scratch, r.environment, name, r.here(b.text))
+	opened, err := openTerminal(r.tb, r.folder, r.scratch, r.environment, name, r.withRealValues(b.text))
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func ready(printed string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// uses removes from pending the blocks whose files a text names.
-func (r *reader) uses(text string) {
+// useFiles removes from pending the blocks whose files a text names.
+func (r *reader) useFiles(text string) {
 	r.pending = slices.DeleteFunc(r.pending, func(b block) bool { return strings.Contains(text, b.file) })
 }
 
@@ -173,8 +173,8 @@ var (
 	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)  // an ID of an object
 )
 
-// here returns a text of the page with the real addresses and IDs in place of the page's.
-func (r *reader) here(text string) string {
+// withRealValues returns a text of the page with the real addresses and IDs in place of the page's.
+func (r *reader) withRealValues(text string) string {
 	text = address.ReplaceAllStringFunc(text, func(match string) string {
 		host, port, _ := strings.Cut(match, ":")
 		if r.ports[port] == "" {
@@ -241,7 +241,7 @@ func (r *reader) look(view, want string) error {
 	}
 	if r.tabs[name] == nil {
 		r.tabs[name] = tab
-		browsertest.Navigate(tab, r.tb, r.here(address))
+		browsertest.Navigate(tab, r.tb, r.withRealValues(address))
 	}
 	if clicks {
 		browsertest.WaitFor(tab, r.tb, "the button is there", fmt.Sprintf(`window.wanted = [...document.querySelectorAll('button')].find((button) => button.innerText === %q)`, button))
@@ -269,7 +269,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
 	var named []string
-	text, at := r.here(want), 0
+	text, at := r.withRealValues(want), 0
 	quote := func(text string) {
 		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(bare(text)), `\.\.\.`, `.*?`))
 	}
@@ -292,7 +292,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	}
 	found := regexp.MustCompile(expression).FindStringSubmatchIndex(bare(got))
 	if found == nil {
-		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, r.here(want))
+		return 0, fmt.Errorf("it printed:\n%s\nand not:\n%s", got, r.withRealValues(want))
 	}
 	actual := map[string]string{}
 	for i, id := range named {
@@ -322,7 +322,7 @@ func (r *reader) javaScript(b block) error {
 		return r.write(b)
 	}
 	b.file = fmt.Sprintf("sample-%d.mjs", len(r.environment)+r.shell.blocks)
-	if err := os.WriteFile(filepath.Join(r.scratch, b.file), []byte(r.here(b.text)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.scratch, b.file), []byte(r.withRealValues(b.text)), 0o600); err != nil {
 		return err
 	}
 	return r.command(block{text: "node " + filepath.Join(r.scratch, b.file)})
@@ -333,9 +333,9 @@ func (r *reader) write(b block) error {
 	if b.file != filepath.Base(b.file) {
 		return fmt.Errorf("%s is no name of a file in the folder of the page", b.file)
 	}
-	r.uses(b.text) // a program may name another file
+	r.useFiles(b.text) // a program may name another file
 	r.pending = append(r.pending, b)
-	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.here(b.text)), 0o600)
+	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.withRealValues(b.text)), 0o600)
 }
 
 // statements runs SQL in a PostgreSQL database that only this page uses.

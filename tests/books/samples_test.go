@@ -72,11 +72,11 @@ func (r *reader) operation(b block, variables string) error {
 	if variables == "" {
 		variables = "{}"
 	}
-	body, err := json.Marshal(map[string]any{"query": r.here(text), "variables": json.RawMessage(r.here(variables))})
+	body, err := json.Marshal(map[string]any{"query": r.withRealValues(text), "variables": json.RawMessage(r.withRealValues(variables))})
 	if err != nil {
 		return fmt.Errorf("the variables: %w", err)
 	}
-	request, err := http.NewRequestWithContext(r.tb.Context(), http.MethodPost, "http://"+r.here("127.0.0.1:8080")+"/graphql", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(r.tb.Context(), http.MethodPost, "http://"+r.withRealValues("127.0.0.1:8080")+"/graphql", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

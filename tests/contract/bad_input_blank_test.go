@@ -10,16 +10,16 @@ import (
 // blank consists of white space alone, including Unicode spaces of other scripts.
 const blank = " \t\n\u00a0\u2003\u3000"
 
-// worded is an input with a text field that must not be empty.
-type worded struct {
-	does   string         // the name of the mutation, and of the event of ingest
-	as     string         // the user who sends the input; "" is the host application without a user
-	field  string         // the text field
-	fields map[string]any // the other fields of the input
+// textInput is an input with a text field that must not be empty.
+type textInput struct {
+	mutation string         // the name of the mutation, and of the event of ingest
+	as       string         // the user who sends the input; "" is the host application without a user
+	field    string         // the text field
+	fields   map[string]any // the other fields of the input
 }
 
 // textInputs returns inputs with a text that must not be empty, each valid except for its text.
-func (c *smallNode) textInputs() []worded {
+func (c *smallNode) textInputs() []textInput {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }
 		Show         struct{ Show struct{ ID string } }
@@ -36,7 +36,7 @@ func (c *smallNode) textInputs() []worded {
 		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id:siteMessageId}}
 		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &created)
 	c.Settle()
-	return []worded{
+	return []textInput{
 		{"publishPost", "bob", "body", nil},
 		{"editPost", "bob", "body", map[string]any{"postId": c.post}},
 		{"sendMessage", "bob", "body", map[string]any{"conversationId": made.Conversation.Conversation.ID}},
@@ -53,8 +53,8 @@ func (c *smallNode) textInputs() []worded {
 func TestBlankTexts(t *testing.T) {
 	c := newSmallNode(t, nil)
 	for _, w := range c.textInputs() {
-		kind := strings.ToUpper(w.does[:1]) + w.does[1:] + "Input"
-		query := `mutation($v:` + kind + `!){` + w.does + `(input:$v){__typename}}`
+		kind := strings.ToUpper(w.mutation[:1]) + w.mutation[1:] + "Input"
+		query := `mutation($v:` + kind + `!){` + w.mutation + `(input:$v){__typename}}`
 		as := w.as
 		if as == "" {
 			as = "host:ingest"
@@ -66,10 +66,10 @@ func TestBlankTexts(t *testing.T) {
 		}
 		for text, says := range map[string]string{"": "got 0", blank: "nothing but white space"} {
 			want := refused{"INVALID", []string{w.field + ": 1 to ", " characters are allowed", says}}
-			t.Run(w.does+" of "+says, func(t *testing.T) {
-				c.untouched(t, func(t *testing.T) {
+			t.Run(w.mutation+" of "+says, func(t *testing.T) {
+				c.wantNoEffect(t, func(t *testing.T) {
 					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))
-					event := map[string]any{"do": map[string]any{w.does: input(text)}}
+					event := map[string]any{"do": map[string]any{w.mutation: input(text)}}
 					if w.as != "" {
 						event["as"] = "user:" + w.as
 					}
@@ -82,7 +82,7 @@ func TestBlankTexts(t *testing.T) {
 			})
 		}
 		if got := c.Ask(as, query, map[string]any{"v": input(blank + "a" + blank)}); len(got.Errors) > 0 {
-			t.Errorf("%s of a letter between blanks: %+v", w.does, got.Errors)
+			t.Errorf("%s of a letter between blanks: %+v", w.mutation, got.Errors)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestBadRequests(t *testing.T) {
 		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, refused{"FORBIDDEN", []string{"Origin"}}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			c.untouched(t, func(t *testing.T) {
+			c.wantNoEffect(t, func(t *testing.T) {
 				got := c.raw(t, bad.header, bad.body)
 				bad.want.check(t, got)
 				if got.Status != bad.status {
@@ -175,7 +175,7 @@ func TestForgedTokens(t *testing.T) {
 			if strings.Contains(got.Errors[0].Message, bad.token) {
 				t.Errorf("the token is repeated in %q", got.Errors[0].Message)
 			}
-			if code := n.ClosedAtInit(t, bad.token); code != 4403 {
+			if code := n.CloseCodeAtInit(t, bad.token); code != 4403 {
 				t.Errorf("a socket was closed with %d, want 4403", code)
 			}
 		})
@@ -275,7 +275,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if first == second {
 		t.Errorf("two keys made one post: %s", first)
 	}
-	c.untouched(t, func(t *testing.T) {
+	c.wantNoEffect(t, func(t *testing.T) {
 		_, got := publish("alice", "twice", "k1")
 		refused{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.check(t, got)
 		got = c.Ask("alice", `mutation{markHomeFeedSeen(input:{idempotencyKey:"k1"}){badges{version}}}`, nil)

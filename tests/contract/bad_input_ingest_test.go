@@ -64,7 +64,7 @@ func TestBadIngest(t *testing.T) {
 		{"null for an event", []any{good, nil}, []string{"$e[1]"}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			c.untouched(t, func(t *testing.T) {
+			c.wantNoEffect(t, func(t *testing.T) {
 				refused{"INVALID", bad.says}.check(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
 			})
 		})
@@ -130,7 +130,7 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 		}
 	}
 	t.Run("alone together", func(t *testing.T) {
-		c.untouched(t, func(t *testing.T) {
+		c.wantNoEffect(t, func(t *testing.T) {
 			events := make([]any, len(bad))
 			for i := range bad {
 				events[i] = bad[i].event

@@ -51,7 +51,7 @@ func TestBadRestrictions(t *testing.T) {
 		"a page of too many":              {"bob", queryMany, 101, refused{"INVALID", []string{"first", "1 to 100", "101"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.untouched(t, func(t *testing.T) {
+			c.wantNoEffect(t, func(t *testing.T) {
 				bad.want.check(t, c.Ask(bad.as, bad.query, map[string]any{"v": bad.value}))
 			})
 		})

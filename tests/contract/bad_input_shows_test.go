@@ -86,7 +86,7 @@ func TestBadShows(t *testing.T) {
 		"reminded of a user":             {"alice", mutRemind, "user:bob", soon, refused{"INVALID", []string{"showId", "user:bob", "a show"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.untouched(t, func(t *testing.T) {
+			c.wantNoEffect(t, func(t *testing.T) {
 				bad.want.check(t, c.Ask(bad.as, bad.query, map[string]any{"v": bad.value, "p": at(bad.moment)}))
 			})
 		})

@@ -92,8 +92,8 @@ func (c *smallNode) facts() map[string]any {
 	return all
 }
 
-// untouched runs a request that must have no effect, and checks that the facts stay as they were.
-func (c *smallNode) untouched(t *testing.T, request func(t *testing.T)) {
+// wantNoEffect runs a request that must have no effect, and checks that the facts stay as they were.
+func (c *smallNode) wantNoEffect(t *testing.T, request func(t *testing.T)) {
 	t.Helper()
 	before := c.facts()
 	request(t)
@@ -246,7 +246,7 @@ func TestBadValues(t *testing.T) {
 	c := newSmallNode(t, nil)
 	for _, bad := range slices.Concat(c.badIDs(), c.badTexts()) {
 		t.Run(bad.name, func(t *testing.T) {
-			c.untouched(t, func(t *testing.T) {
+			c.wantNoEffect(t, func(t *testing.T) {
 				bad.want.check(t, c.Ask("alice", bad.query, map[string]any{"v": bad.value}))
 			})
 		})
@@ -266,12 +266,12 @@ func TestBadValues(t *testing.T) {
 		refused{"INVALID", []string{"before", "cannot be given together with after"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("deleted twice", func(t *testing.T) {
-		c.untouched(t, func(t *testing.T) {
+		c.wantNoEffect(t, func(t *testing.T) {
 			c.Must("bob", mutDelete, map[string]any{"v": c.deleted}, nil)
 		})
 	})
 	t.Run("liked twice", func(t *testing.T) {
-		c.untouched(t, func(t *testing.T) {
+		c.wantNoEffect(t, func(t *testing.T) {
 			c.Must("carol", mutLike, map[string]any{"v": c.post}, nil)
 		})
 	})

@@ -21,14 +21,14 @@ type consoleTab struct {
 	base string
 }
 
-// clean checks a page of the console at this width: it has no accessibility fault and no script or style of its own, nothing is
+// wantClean checks a page of the console at this width: it has no accessibility fault and no script or style of its own, nothing is
 // wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow pages
 // in the dark theme.
-func (c consoleTab) clean(name string, width int64) {
+func (c consoleTab) wantClean(name string, width int64) {
 	c.t.Helper()
 	dark := width < 1000
-	browsertest.Dark(c.tab, c.t, dark)
-	if found := browsertest.Inaccessible(c.tab, c.t); len(found) > 0 {
+	browsertest.SetDark(c.tab, c.t, dark)
+	if found := browsertest.AccessibilityFaults(c.tab, c.t); len(found) > 0 {
 		c.t.Errorf("%s, dark %t: axe finds %s", name, dark, strings.Join(found, "\n"))
 	}
 	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
@@ -59,7 +59,7 @@ func (c consoleTab) wait(heading, text string) {
 func TestTheConsoleInABrowser(t *testing.T) {
 	t.Parallel()
 	n, o := production(t)
-	ann, bob := signedFor(t, jwt.MapClaims{"sub": "ann"}), signedFor(t, jwt.MapClaims{"sub": "bob"})
+	ann, bob := signToken(t, jwt.MapClaims{"sub": "ann"}), signToken(t, jwt.MapClaims{"sub": "bob"})
 	as := func(token, query string) {
 		t.Helper()
 		if got := n.Post("Bearer "+token, []byte(`{"query":`+world.Quoted(query)+`}`)); len(got.Errors) > 0 {
@@ -73,14 +73,14 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	as(bob, `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"],title:"The crew"}){conversation{id}} follow(input:{userId:"user:ann"}){user{id}}}`)
 	as(ann, `mutation{mute(input:{userId:"user:bob"}){user{id}} unmute(input:{userId:"user:bob"}){user{id}}}`)
-	admin := signedFor(t, jwt.MapClaims{"sub": "root@example.com", "scope": "admin"})
+	admin := signToken(t, jwt.MapClaims{"sub": "root@example.com", "scope": "admin"})
 	for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			c := consoleTab{t, browsertest.New(t), o.base}
-			browsertest.Size(c.tab, t, size[0], size[1])
+			browsertest.SetSize(c.tab, t, size[0], size[1])
 			browsertest.Navigate(c.tab, t, o.base+"/admin")
 			c.wait("Sign in", "A token with the scope admin is needed.")
-			c.clean("sign-in", size[0])
+			c.wantClean("sign-in", size[0])
 			c.give(ann)
 			c.wait("Sign in", "lacks the scope admin")
 			c.give(admin)
@@ -89,24 +89,24 @@ func TestTheConsoleInABrowser(t *testing.T) {
 				t.Errorf("a script reads %q", cookie)
 			}
 			browsertest.WaitFor(c.tab, t, "the style is there", `getComputedStyle(document.querySelector('header')).display === 'flex'`)
-			c.clean("overview", size[0])
+			c.wantClean("overview", size[0])
 			c.follow(`a[href="/admin/webhooks"]`)
 			c.wait("Webhooks", "There are no webhooks.")
-			c.clean("webhooks", size[0])
+			c.wantClean("webhooks", size[0])
 			c.follow(`a[href="/admin/users"]`)
 			c.wait("Users", "Look up")
-			c.clean("users", size[0])
+			c.wantClean("users", size[0])
 			browsertest.Leave(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
 			c.wait("User ann", "The crew")
-			c.clean("user", size[0])
+			c.wantClean("user", size[0])
 			c.follow(`form[action="/admin/users/recount"] button`)
 			c.wait("User ann", "rebuilt from the facts")
 			c.follow(`a[href="/admin/acts"]`)
 			c.wait("Acts", "recountBadges")
-			c.clean("acts", size[0])
+			c.wantClean("acts", size[0])
 			c.follow(`form[action="/admin/sign-out"] button`)
 			c.wait("Sign in", "You are signed out.")
-			if foreign := browsertest.Foreign(c.tab, o.base); len(foreign) > 0 {
+			if foreign := browsertest.ForeignAddresses(c.tab, o.base); len(foreign) > 0 {
 				t.Errorf("asked elsewhere: %q", foreign)
 			}
 			for _, complaint := range browsertest.Complaints(c.tab) {

@@ -26,14 +26,14 @@ type operator struct {
 	header http.Header // the additional headers of every request
 }
 
-// seen is one answer of the console.
-type seen struct {
+// consoleAnswer is one answer of the console.
+type consoleAnswer struct {
 	status int
 	body   string
 	header http.Header
 }
 
-func (o *operator) send(method, path string, form url.Values) seen {
+func (o *operator) send(method, path string, form url.Values) consoleAnswer {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.t.Context(), method, o.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -63,22 +63,22 @@ func (o *operator) send(method, path string, form url.Values) seen {
 			o.cookie = nil
 		}
 	}
-	return seen{response.StatusCode, string(body), response.Header}
+	return consoleAnswer{response.StatusCode, string(body), response.Header}
 }
 
-func (o *operator) get(path string) seen { return o.send(http.MethodGet, path, nil) }
-func (o *operator) post(path string, form url.Values) seen {
+func (o *operator) get(path string) consoleAnswer { return o.send(http.MethodGet, path, nil) }
+func (o *operator) post(path string, form url.Values) consoleAnswer {
 	return o.send(http.MethodPost, path, form)
 }
 
 // signIn sends a token with the sign-in form.
-func (o *operator) signIn(token string) seen {
+func (o *operator) signIn(token string) consoleAnswer {
 	o.t.Helper()
 	return o.post("/admin/sign-in", url.Values{"token": {token}})
 }
 
 // wants checks that an answer has a status and all the texts.
-func (o *operator) wants(what string, got seen, status int, texts ...string) {
+func (o *operator) wants(what string, got consoleAnswer, status int, texts ...string) {
 	o.t.Helper()
 	if got.status != status {
 		o.t.Errorf("%s: status %d, want %d", what, got.status, status)
@@ -90,8 +90,8 @@ func (o *operator) wants(what string, got seen, status int, texts ...string) {
 	}
 }
 
-// signedFor makes a token of production mode. Without the claim exp it expires in an hour.
-func signedFor(t *testing.T, claims jwt.MapClaims) string {
+// signToken makes a token of production mode. Without the claim exp it expires in an hour.
+func signToken(t *testing.T, claims jwt.MapClaims) string {
 	t.Helper()
 	if claims["exp"] == nil {
 		claims["exp"] = time.Now().Add(time.Hour).Unix()
@@ -122,11 +122,11 @@ func production(t *testing.T) (*world.Node, *operator) {
 // serves the console.
 func TestTheConsoleIsForOperators(t *testing.T) {
 	n, o := production(t)
-	ann := signedFor(t, jwt.MapClaims{"sub": "ann"})
+	ann := signToken(t, jwt.MapClaims{"sub": "ann"})
 	if got := n.Post("Bearer "+ann, []byte(`{"query":"{viewer{user{key}}}"}`)); len(got.Errors) > 0 {
 		t.Fatal(got.Errors)
 	}
-	admin := signedFor(t, jwt.MapClaims{"sub": "root", "scope": "admin"})
+	admin := signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin"})
 	for _, who := range []struct {
 		name, token string
 		status      int
@@ -134,8 +134,8 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 	}{
 		{"a stranger", "", 401, "A token with the scope admin is needed."},
 		{"a user", ann, 403, "lacks the scope admin"},
-		{"the host application", signedFor(t, jwt.MapClaims{"scope": "ingest"}), 403, "lacks the scope admin"},
-		{"an expired operator", signedFor(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": time.Now().Add(-time.Hour).Unix()}), 401, "has expired"},
+		{"the host application", signToken(t, jwt.MapClaims{"scope": "ingest"}), 403, "lacks the scope admin"},
+		{"an expired operator", signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": time.Now().Add(-time.Hour).Unix()}), 401, "has expired"},
 		{"a forger", admin[:len(admin)-6] + "AAAAAA", 401, "signature"},
 		{"a developer", "dev:root:admin", 401, "development tokens are refused"},
 		{"garbage", "%00<script>", 401, ""},
@@ -214,7 +214,7 @@ func (o *operator) byNoOtherWay(admin string) {
 func TestTheCookieOfTheConsole(t *testing.T) {
 	_, o := production(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
-	admin := signedFor(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": until.Unix()})
+	admin := signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": until.Unix()})
 	o.signIn(admin)
 	if o.cookie.Secure {
 		t.Error("plain HTTP: a browser would not take it")

@@ -24,9 +24,9 @@ func escapedKey(key string) string {
 	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
 }
 
-// lookedAt starts a node with a user who has an entry in every part of their page, and with markup in every text that people
+// nodeWithMarkup starts a node with a user who has an entry in every part of their page, and with markup in every text that people
 // choose.
-func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
+func nodeWithMarkup(t *testing.T) (n *world.Node, o *operator, user string) {
 	t.Helper()
 	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	user = "ann<b>" + markup
@@ -55,7 +55,7 @@ func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
 // The page of a user shows what they would see, each count with the items behind it, and no text of a message. Names and texts that people
 // chose appear as text.
 func TestTheConsoleShowsAUser(t *testing.T) {
-	n, o, user := lookedAt(t)
+	n, o, user := nodeWithMarkup(t)
 	path := "/admin/users?user=" + url.QueryEscape(user)
 	got := o.get(path)
 	o.wants("the page", got, 200, "home feed", "notifications", "site messages", "announcements", "conversations", "exact", "markHomeFeedSeen", "theirs", "mine",
@@ -86,7 +86,7 @@ func (o *operator) escapes(user string) {
 	o.cookie = nil
 	o.wants("an operator with markup", o.signIn("dev:"+escaped+":admin"), 303)
 	o.wants("a recount", o.post("/admin/users/recount", url.Values{"user": {"user:" + escaped}}), 200, "rebuilt from the facts")
-	for _, page := range []seen{
+	for _, page := range []consoleAnswer{
 		o.get("/admin"), o.get("/admin/acts"), o.get("/admin/acts?after=" + url.QueryEscape(markup)), o.get("/admin/webhooks"), o.get("/admin/users?user=" + url.QueryEscape(user)),
 		o.get("/admin/users?user=" + url.QueryEscape(markup)), o.get("/admin/users?user=" + url.QueryEscape(strings.Repeat(markup, 5))), o.get("/admin/" + url.PathEscape(markup)),
 		o.post("/admin/users/recount", url.Values{"user": {markup}}), o.post("/admin/users/recount", url.Values{"user": {"user:" + markup}}),
@@ -136,7 +136,7 @@ func state(t *testing.T, n *world.Node) (all []string) {
 // Looking a user up changes nothing: it is not a visit, moves none of their positions, and writes nothing to SQL or Redis. This
 // holds for an active user, for a dormant user of whom Redis has nothing, and for a user whom Redis has lost.
 func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
-	n, o, user := lookedAt(t)
+	n, o, user := nodeWithMarkup(t)
 	look := func(when string) {
 		t.Helper()
 		before := state(t, n)

@@ -33,7 +33,7 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 		}
 		for _, field := range object.Fields {
 			takes := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "after" })
-			pages := slices.ContainsFunc(s.types[field.Type.named()].Fields, func(f shapeField) bool { return f.Name == "pageInfo" })
+			pages := slices.ContainsFunc(s.types[field.Type.namedType()].Fields, func(f shapeField) bool { return f.Name == "pageInfo" })
 			if takes != pages {
 				t.Errorf("%s.%s takes after: %t, answers a pageInfo: %t", name, field.Name, takes, pages)
 			}
@@ -64,7 +64,7 @@ func newPagers(t *testing.T) *pagers {
 	p.shape = shape(p.Node)
 	p.People("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {
-		p.live(t, user)
+		p.fillLists(t, user)
 	}
 	for user, other := range map[string]string{"alice": "bob", "bob": "alice"} {
 		p.Must(user, `mutation($v:ID!){hideFrom(input:{userId:$v}){user{id}}}`, map[string]any{"v": "user:" + other}, nil)
@@ -79,8 +79,8 @@ func newPagers(t *testing.T) *pagers {
 	return p
 }
 
-// live gives a user at least three entries in each list.
-func (p *pagers) live(t *testing.T, user string) {
+// fillLists gives a user at least three entries in each list.
+func (p *pagers) fillLists(t *testing.T, user string) {
 	t.Helper()
 	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
 	word, id := wordOf(user), "user:"+user
@@ -169,7 +169,7 @@ func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (go
 			t.Fatalf("%s: say which %s to send", l.name(), argument.Name)
 		}
 	}
-	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selection(l.field.Type.named(), 2))
+	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selection(l.field.Type.namedType(), 2))
 	switch {
 	case l.object == "Preferences":
 		text = "viewer{object:preferences{" + text + "}}"

@@ -10,27 +10,27 @@ import (
 	"tidings/web/browsertest"
 )
 
-// onTheIcon is an expression for the number on the phone whose app is closed.
-const onTheIcon = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
+// closedNumber is an expression for the number on the phone whose app is closed.
+const closedNumber = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
 
 // closedShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
 func (p *demoPage) closedShows(want string, silent bool) {
 	p.t.Helper()
-	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, onTheIcon, want, silent))
+	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, closedNumber, want, silent))
 }
 
-// tookTime waits until the closed phone says how long the change took, followed by words.
-func (p *demoPage) tookTime(words string) {
+// closedShowsDelay waits until the closed phone says how long the change took, followed by words.
+func (p *demoPage) closedShowsDelay(words string) {
 	p.t.Helper()
 	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
-// atRest waits until all three phones have the same number, which it returns.
-func (p *demoPage) atRest() (total int) {
+// settledTotal waits until all three phones have the same number, which it returns.
+func (p *demoPage) settledTotal() (total int) {
 	p.t.Helper()
 	p.homeIsSeen()
 	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
-	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, onTheIcon, number("left", "icon"), number("right", "icon")))
+	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, closedNumber, number("left", "icon"), number("right", "icon")))
 	return p.value("icon")
 }
 
@@ -42,8 +42,8 @@ func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
 			p := openDemoInSize(t, startDemo(t).URL, size)
-			total := p.atRest()
-			p.clean("closed, at the start")
+			total := p.settledTotal()
+			p.wantClean("closed, at the start")
 			p.alertsAndFalls(total)
 			p.heedsPreferences()
 			p.closedWithoutSockets()
@@ -59,13 +59,13 @@ func (p *demoPage) alertsAndFalls(total int) {
 	p.t.Helper()
 	p.pull("post")
 	p.closedShows(fmt.Sprint(total+1), false)
-	p.tookTime("with an alert")
+	p.closedShowsDelay("with an alert")
 	p.wait("it has the words of the post", `/Ben: Who wants the last slice/.test(document.querySelector('.locked .alert').innerText)`)
-	p.clean("closed, after an alert")
+	p.wantClean("closed, after an alert")
 	p.click(".left .pill")
 	p.shows("home", "")
 	p.closedShows(fmt.Sprint(total), true)
-	p.tookTime("silently")
+	p.closedShowsDelay("silently")
 }
 
 // heedsPreferences checks that a category without alerts changes the number in silence, and that a category with alerts shows the
@@ -121,7 +121,7 @@ func (p *demoPage) closedAfterFlush() {
 	total := p.value("icon")
 	p.pull("flush")
 	p.wait("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
-	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, onTheIcon, total))
+	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, closedNumber, total))
 	p.pull("post")
 	p.closedShows(fmt.Sprint(total+1), false)
 	p.click(".left .pill")
@@ -136,7 +136,7 @@ func (p *demoPage) closedInChinese() {
 	p.pull("post")
 	p.wait("it is told in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.locked').scrollIntoView({block: 'center'}), true)`)
-	p.clean("closed, in Chinese")
+	p.wantClean("closed, in Chinese")
 }
 
 // When the server restarts under the page, the closed phone keeps its number and then follows again, without a reload.
@@ -144,11 +144,11 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, 390, 844)
-	total := p.atRest()
+	total := p.settledTotal()
 	p.click("#left-chat-tab") // a home on the screen is read again with the connection, and a post that it then shows counts no more
 	server.Kill()
 	p.wait("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
-	if got := browsertest.Evaluate[string](p.tab, t, onTheIcon); got != fmt.Sprint(total) {
+	if got := browsertest.Evaluate[string](p.tab, t, closedNumber); got != fmt.Sprint(total) {
 		t.Errorf("without its server it shows %q, want %d", got, total)
 	}
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))

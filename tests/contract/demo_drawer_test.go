@@ -27,7 +27,7 @@ func (p *demoPage) drawer() {
 	if text := form("React"); !strings.Contains(text, "from '@tidings/client/react'") || !strings.Contains(text, "ingest(") {
 		p.t.Errorf("the form for React is %s", text)
 	}
-	p.clean("drawer")
+	p.wantClean("drawer")
 	form("GraphQL")
 	link := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('#open-in-graphiql').href`)
 	graphiql := browsertest.NewTab(p.tab, p.t)
@@ -81,7 +81,7 @@ func (p *demoPage) languages() {
 	p.click(".top nav button")
 	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh' && document.querySelector('h1').innerText.includes('未读') && document.querySelector('[data-lever=post]').innerText === '让 Ben 发帖'`)
 	p.whyInChinese()
-	p.clean("Chinese")
+	p.wantClean("Chinese")
 	p.click(".top nav button")
 	p.wait("the page is in English", `document.documentElement.lang === 'en'`)
 }

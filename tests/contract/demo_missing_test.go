@@ -57,7 +57,7 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	p.pull("post")
 	p.wait("the lever says that nothing was sent", `document.querySelector('.said').innerText === 'Not sent: the server does not answer.'`)
 	p.picture("gone")
-	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
+	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
 	// Ben posts through a server whose address the page does not know. The post must be there once the page's own server is back.
@@ -157,7 +157,7 @@ func byTheKeysAlone(t *testing.T, p *demoPage) {
 	reach(".drawer .forms button:nth-of-type(2)")
 	browsertest.Press(p.tab, t, " ")
 	p.wait("the form changes", `document.querySelector('.drawer pre').dataset.form === document.querySelector('.drawer .forms button:nth-of-type(2)').textContent`)
-	p.clean("by the keys")
+	p.wantClean("by the keys")
 }
 
 // Without the demo world the page offers to make the first post, and cannot empty Redis.
@@ -165,7 +165,7 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 	server := world.StartProcess(t, "", "--data", t.TempDir())
 	p := openDemo(t, server.URL, 390, 844)
 	p.wait("the empty feed offers a first post", `document.querySelector('.left .empty button')`)
-	p.clean("empty")
+	p.wantClean("empty")
 	if !browsertest.Evaluate[bool](p.tab, t, `document.querySelector('[data-lever=flush]').disabled`) {
 		t.Error("the page offers to empty a Redis that is not a demo's")
 	}
@@ -175,7 +175,7 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 		p.pull(lever)
 		p.shows(tab, "1")
 	}
-	p.clean("no longer empty")
+	p.wantClean("no longer empty")
 }
 
 // In production the page asks for a token. It says why a token is refused, and shows the user's phones with a valid one.
@@ -194,7 +194,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 	p := openDemo(t, operations, 1280, 720)
 	p.wait("the page asks for a token", `document.querySelector('.door input')`)
-	p.clean("door")
+	p.wantClean("door")
 	give := func(token string) {
 		browsertest.Evaluate[bool](p.tab, t, `(() => { const field = document.querySelector('.door input'); field.value = '`+token+`'; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`)
 		p.wait("the token is taken", `document.querySelector('.door input').value !== ''`)
@@ -251,16 +251,16 @@ func TestTheDemoPageWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	server := startDemo(t)
 	tab := browsertest.New(t)
-	browsertest.Scripts(tab, t, false)
+	browsertest.PermitScripts(tab, t, false)
 	browsertest.Navigate(tab, t, server.URL+"/")
-	browsertest.Scripts(tab, t, true) // for the test's own questions
+	browsertest.PermitScripts(tab, t, true) // for the test's own questions
 	text := browsertest.Evaluate[string](tab, t, `document.body.innerText`)
 	for _, words := range []string{"need JavaScript", "curl -N", "Open GraphiQL"} {
 		if !strings.Contains(text, words) {
 			t.Errorf("the page does not say %q: %s", words, text)
 		}
 	}
-	if found := browsertest.Inaccessible(tab, t); len(found) > 0 {
+	if found := browsertest.AccessibilityFaults(tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
 }

@@ -14,12 +14,12 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 			p := openDemoInSize(t, server.URL, size)
 			p.homeIsSeen()
 			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)
-			p.clean("start")
+			p.wantClean("start")
 			p.inTheTitle()
 			p.homeFeed()
 			p.liveBoard()
 			p.bell()
-			p.told()
+			p.hostCategory()
 			p.chat()
 			p.forEverybody()
 			p.policy()
@@ -32,7 +32,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 			p.wait("the server's drift is 0", `document.querySelector('[data-foot=drift]').textContent === '0'`)
 			p.pull("post")
 			p.wait("the server pushes", `Number(document.querySelector('[data-foot=pushes]').textContent) > 0`)
-			p.clean("end")
+			p.wantClean("end")
 		})
 	}
 }
@@ -135,7 +135,7 @@ func (p *demoPage) liveBoard() {
 	if now := browsertest.Evaluate[string](p.tab, p.t, order); now != held {
 		p.t.Errorf("the board moved under the finger: %s, now %s", held, now)
 	}
-	p.clean("held board")
+	p.wantClean("held board")
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').scrollTo({top: 0, behavior: 'instant'}), dispatchEvent(new Event('touchend')), true)`)
 	p.wait("the board follows once it is let go", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && !document.querySelector('#right-live .pill')`)
 	p.wait("all three states are on the board", `['live', 'upcoming', 'replay'].every((state) => document.querySelector('.right .show.' + state))`)
@@ -156,7 +156,7 @@ func (p *demoPage) bell() {
 	p.wait("they are one row", `document.querySelector('#right-bell .row')?.innerText.includes('and 498 others liked your post')`)
 	p.click("#right-bell .row.unread")
 	p.wait("a row is read", `!document.querySelector('#right-bell .row').classList.contains('unread')`)
-	p.clean("bell")
+	p.wantClean("bell")
 }
 
 // chat checks that a message counts unless its reader has the conversation open.
@@ -166,7 +166,7 @@ func (p *demoPage) chat() {
 	p.pull("say")
 	p.shows("chat", fmt.Sprint(before+1))
 	p.click("#left-chat-tab")
-	p.clean("conversations")
+	p.wantClean("conversations")
 	unread := browsertest.Evaluate[int](p.tab, p.t, `Number(document.querySelector('#left-chat .row .badge').dataset.value)`)
 	p.click("#left-chat .row")
 	after := ""
@@ -189,7 +189,7 @@ func (p *demoPage) chat() {
 	if count := browsertest.Evaluate[int](p.tab, p.t, own); count != 1 {
 		p.t.Errorf("a message that was sent again is there %d times", count)
 	}
-	p.clean("conversation")
+	p.wantClean("conversation")
 	p.click(".left .talk header button")
 	p.wait("the list is back", `document.querySelector('#left-chat .rows')`)
 }
@@ -225,7 +225,7 @@ func (p *demoPage) forEverybody() {
 	p.pull("dot")
 	p.click("#right-you-tab")
 	p.wait("the dot is lit", `document.querySelector('#right-you .chip')?.innerText.includes('whats-new')`)
-	p.clean("announcements")
+	p.wantClean("announcements")
 	p.click("#right-you .notice.unread button")
 	p.shows("you", "dot") // a dot is shown in place of a number
 	p.click("#right-you .chip")
@@ -242,7 +242,7 @@ func (p *demoPage) why() {
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-home-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
 	p.wait("the rows are listed", `document.querySelector('.left .why')?.innerText.includes('Why 2?') && document.querySelectorAll('.left .why .reasons li button').length === 2`)
 	p.wait("a row tells what it is", `document.querySelector('.left .why .reasons li').innerText.startsWith('Ben ')`)
-	p.clean("why")
+	p.wantClean("why")
 	browsertest.Evaluate[bool](p.tab, p.t, `([...document.querySelectorAll('.left .why .reasons button')].at(-1).click(), true)`)
 	p.shows("home", "1")
 	p.wait("the row is gone", `document.querySelectorAll('.left .why .reasons li button').length === 1`)
@@ -274,7 +274,7 @@ func (p *demoPage) cut() {
 		p.wait("the number piles up on the left", fmt.Sprintf(`%s === '%d'`, number("left", "home"), before+i+1))
 	}
 	p.wait("the right phone knows nothing of it", fmt.Sprintf(`%s === '%d'`, number("right", "home"), before))
-	p.clean("cut")
+	p.wantClean("cut")
 	p.pull("cut")
 	p.shows("home", fmt.Sprint(before+3))
 	p.wait("it came in one event", `document.querySelector('.ms[data-side=right]')?.textContent === 'caught up'`)

@@ -15,8 +15,8 @@ func preference(side, category string) string {
 	return fmt.Sprintf(`document.querySelector('#%s-you .preferences [data-category=%s]')`, side, category)
 }
 
-// chosen waits until both phones show that a category counts in this mode, and whether it alerts.
-func (p *demoPage) chosen(category, mode string, push bool) {
+// showsChoice waits until both phones show that a category counts in this mode, and whether it alerts.
+func (p *demoPage) showsChoice(category, mode string, push bool) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
 		p.wait(fmt.Sprintf("the %s phone shows %s as %s, alerts %t", side, category, mode, push),
@@ -78,27 +78,27 @@ func TestTheDemoPageHasPreferences(t *testing.T) {
 			p.likeMia("ben")
 			p.shows("bell", "1")
 			p.iconHas(1)
-			p.countsAs()
+			p.modes()
 			p.alerts()
 			p.ordersAreChosen()
 			p.preferencesByTheKeys()
 			browsertest.Evaluate[bool](p.tab, t, `(document.querySelectorAll('.preferences').forEach((table) => table.scrollIntoView({block: 'center'})), document.querySelector('.left').scrollIntoView({inline: 'center'}), true)`)
-			p.clean("preferences")
+			p.wantClean("preferences")
 			p.preferencesInChinese()
 		})
 	}
 }
 
-// countsAs makes a category count as a dot, not at all, and as a number, on either phone. The numbers and the choices of both
+// modes makes a category count as a dot, not at all, and as a number, on either phone. The numbers and the choices of both
 // phones follow.
-func (p *demoPage) countsAs() {
+func (p *demoPage) modes() {
 	p.t.Helper()
 	for _, step := range []struct {
 		side, mode, bell string
 		counts           int
 	}{{"left", "DOT", "dot", 0}, {"right", "OFF", "", 0}, {"left", "COUNT", "1", 1}, {"right", "DOT", "dot", 0}, {"right", "COUNT", "1", 1}} {
 		p.decide(step.side, "LIKE", `[value=`+step.mode+`]`)
-		p.chosen("LIKE", step.mode, step.mode == "COUNT")
+		p.showsChoice("LIKE", step.mode, step.mode == "COUNT")
 		p.shows("bell", step.bell)
 		p.iconHas(step.counts)
 	}
@@ -110,7 +110,7 @@ func (p *demoPage) alerts() {
 	p.t.Helper()
 	for i, side := range []string{"left", "right"} {
 		p.decide(side, "LIKE", "[type=checkbox]")
-		p.chosen("LIKE", "COUNT", i == 1)
+		p.showsChoice("LIKE", "COUNT", i == 1)
 		var data struct {
 			Viewer struct {
 				Preferences struct {
@@ -134,9 +134,9 @@ func (p *demoPage) alerts() {
 func (p *demoPage) ordersAreChosen() {
 	p.t.Helper()
 	p.decide("right", "orders", "[value=OFF]")
-	p.chosen("orders", "OFF", false)
+	p.showsChoice("orders", "OFF", false)
 	p.decide("left", "orders", "[value=COUNT]")
-	p.chosen("orders", "COUNT", true)
+	p.showsChoice("orders", "COUNT", true)
 }
 
 // preferencesByTheKeys checks that the arrow keys step through the modes of a category.
@@ -144,18 +144,18 @@ func (p *demoPage) preferencesByTheKeys() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector('input:checked').focus(), true)`, preference("left", "FOLLOW")))
 	browsertest.Press(p.tab, p.t, kb.ArrowRight)
-	p.chosen("FOLLOW", "DOT", false)
+	p.showsChoice("FOLLOW", "DOT", false)
 	browsertest.Press(p.tab, p.t, kb.ArrowRight)
-	p.chosen("FOLLOW", "OFF", false)
+	p.showsChoice("FOLLOW", "OFF", false)
 	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
 	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
-	p.chosen("FOLLOW", "COUNT", true)
+	p.showsChoice("FOLLOW", "COUNT", true)
 	browsertest.Press(p.tab, p.t, kb.Tab)
 	p.wait("the next stop is whether it alerts", preference("left", "FOLLOW")+`.querySelector('[type=checkbox]') === document.activeElement`)
 	browsertest.Press(p.tab, p.t, " ")
-	p.chosen("FOLLOW", "COUNT", false)
+	p.showsChoice("FOLLOW", "COUNT", false)
 	browsertest.Press(p.tab, p.t, " ")
-	p.chosen("FOLLOW", "COUNT", true)
+	p.showsChoice("FOLLOW", "COUNT", true)
 }
 
 // preferencesInChinese checks that the table of preferences has no word in Latin letters.
@@ -168,5 +168,5 @@ func (p *demoPage) preferencesInChinese() {
 			p.t.Errorf("in Chinese %s is %q", column, text)
 		}
 	}
-	p.clean("preferences in Chinese")
+	p.wantClean("preferences in Chinese")
 }

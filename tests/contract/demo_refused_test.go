@@ -13,8 +13,8 @@ import (
 func openRefused(t *testing.T, script string) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}
-	browsertest.Size(p.tab, t, 390, 844)
-	browsertest.Before(p.tab, t, script)
+	browsertest.SetSize(p.tab, t, 390, 844)
+	browsertest.InjectScript(p.tab, t, script)
 	browsertest.Navigate(p.tab, t, p.url+"/?lang=en")
 	return p
 }
@@ -36,7 +36,7 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	for _, list := range []string{"#left-home", "#right-live"} {
 		p.wait(list+" says what is wrong", `document.querySelector('`+list+` .failed')?.innerText.startsWith('This could not be read: ')`)
 	}
-	p.clean("refused lists")
+	p.wantClean("refused lists")
 	p.mend()
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 	p.wait("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
@@ -97,7 +97,7 @@ func TestTheDemoPageSaysThatPushesAreMissing(t *testing.T) {
 	}`)
 	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 	p.wait("the page says what is missing", `document.querySelector('.gone').innerText.startsWith('The connection for pushes is lost.')`)
-	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
+	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
 	p.picture("no pushes")

@@ -25,7 +25,7 @@ type demoPage struct {
 func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), url, []bool{false, true}}
-	browsertest.Size(p.tab, t, width, height)
+	browsertest.SetSize(p.tab, t, width, height)
 	browsertest.Navigate(p.tab, t, url+"/?lang=en")
 	return p
 }
@@ -86,17 +86,17 @@ func (p *demoPage) value(tab string) int {
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
 
-// clean checks that the page has no accessibility fault in its themes, fits into its window, and caused no complaint of the
+// wantClean checks that the page has no accessibility fault in its themes, fits into its window, and caused no complaint of the
 // browser and no request to another server.
-func (p *demoPage) clean(state string) {
+func (p *demoPage) wantClean(state string) {
 	p.t.Helper()
 	for _, dark := range p.themes {
-		browsertest.Dark(p.tab, p.t, dark)
-		if found := browsertest.Inaccessible(p.tab, p.t); len(found) > 0 {
+		browsertest.SetDark(p.tab, p.t, dark)
+		if found := browsertest.AccessibilityFaults(p.tab, p.t); len(found) > 0 {
 			p.t.Errorf("%s, dark %t: axe finds %s", state, dark, strings.Join(found, "\n"))
 		}
 	}
-	if found := browsertest.Foreign(p.tab, p.url); len(found) > 0 {
+	if found := browsertest.ForeignAddresses(p.tab, p.url); len(found) > 0 {
 		p.t.Errorf("%s: the page asked elsewhere: %v", state, found)
 	}
 	if found := browsertest.Complaints(p.tab); len(found) > 0 {
@@ -124,7 +124,7 @@ func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
 	server := world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
-	server.IdleBut(2*time.Minute, laterJobs)
+	server.WaitForJobsBut(2*time.Minute, laterJobs)
 	return server
 }
 

@@ -10,9 +10,9 @@ import (
 
 var latin = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
 
-// told checks that a notification in a category of the host application is a row with its words, in the bell and behind the
+// hostCategory checks that a notification in a category of the host application is a row with its words, in the bell and behind the
 // number.
-func (p *demoPage) told() {
+func (p *demoPage) hostCategory() {
 	p.t.Helper()
 	before := p.value("bell")
 	for _, one := range [][2]string{
@@ -35,7 +35,7 @@ func (p *demoPage) told() {
 		})()`)
 	}
 	p.shows("bell", "")
-	p.clean("two bells")
+	p.wantClean("two bells")
 	p.click("#left-home-tab")
 }
 

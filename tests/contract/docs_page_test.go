@@ -23,8 +23,8 @@ func TestTheBooksCanBeRead(t *testing.T) {
 		width int64
 		dark  bool
 	}{{1280, false}, {390, true}, {1280, true}, {390, false}} {
-		browsertest.Size(tab, t, look.width, 900)
-		browsertest.Dark(tab, t, look.dark)
+		browsertest.SetSize(tab, t, look.width, 900)
+		browsertest.SetDark(tab, t, look.dark)
 		for i, page := range docs.Pages() {
 			if i > 1 && look.dark == (look.width == 1280) {
 				continue // each later page is checked once in each theme
@@ -32,7 +32,7 @@ func TestTheBooksCanBeRead(t *testing.T) {
 			name := fmt.Sprintf("%s-%d-%t", page.Name, look.width, look.dark)
 			browsertest.Navigate(tab, t, n.URL+"/docs/"+page.Path())
 			browsertest.WaitFor(tab, t, page.Title+" is shown", `document.querySelector('h1')?.innerText && document.querySelector('[aria-current=page]')`)
-			if found := browsertest.Inaccessible(tab, t); len(found) > 0 {
+			if found := browsertest.AccessibilityFaults(tab, t); len(found) > 0 {
 				t.Errorf("%s: %q", name, found)
 			}
 			if wide := browsertest.Evaluate[int](tab, t, `document.documentElement.scrollWidth`); int64(wide) > look.width {
@@ -46,7 +46,7 @@ func TestTheBooksCanBeRead(t *testing.T) {
 			}
 		}
 	}
-	if foreign, complaints := browsertest.Foreign(tab, n.URL), browsertest.Complaints(tab); len(foreign)+len(complaints) > 0 {
+	if foreign, complaints := browsertest.ForeignAddresses(tab, n.URL), browsertest.Complaints(tab); len(foreign)+len(complaints) > 0 {
 		t.Errorf("asked elsewhere: %q; complaints: %q", foreign, complaints)
 	}
 }

@@ -31,7 +31,7 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 		"headers":  "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-",
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := n.Raw()
+			conn := n.DialTCP()
 			if _, err := io.WriteString(conn, head); err != nil {
 				t.Fatal(err)
 			}
@@ -79,13 +79,13 @@ func TestConnectionsPerAddress(t *testing.T) {
 	}
 	var held []net.Conn
 	for i := range 3 {
-		conn := n.Raw()
+		conn := n.DialTCP()
 		if !healthy(conn) {
 			t.Fatalf("connection %d is refused", i+1)
 		}
 		held = append(held, conn)
 	}
-	if healthy(n.Raw()) {
+	if healthy(n.DialTCP()) {
 		t.Error("a fourth connection is served")
 	}
 	if got := n.Connections.Refused(); got != 1 {
@@ -94,5 +94,5 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, 30*time.Second, "the place of a closed connection is free", func() bool { return healthy(n.Raw()) })
+	world.Eventually(t, 30*time.Second, "the place of a closed connection is free", func() bool { return healthy(n.DialTCP()) })
 }

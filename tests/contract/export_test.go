@@ -64,7 +64,7 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 func startWithFullExport(t *testing.T, database string) *world.Node {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), Manual: true})
-	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.Live(t.Context(), tx) }); err != nil {
+	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.InsertLife(t.Context(), tx) }); err != nil {
 		t.Fatal(err)
 	}
 	return n

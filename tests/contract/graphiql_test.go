@@ -21,7 +21,7 @@ import (
 // quietPage checks that a page contacted only its own server, and complained about nothing except a server that was gone.
 func quietPage(t *testing.T, tab context.Context, origin string) {
 	t.Helper()
-	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
+	if foreign := browsertest.ForeignAddresses(tab, origin); len(foreign) > 0 {
 		t.Errorf("the page asked elsewhere: %v", foreign)
 	}
 	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
@@ -41,8 +41,8 @@ func picture(t *testing.T, tab context.Context, name string) {
 	}
 }
 
-// accessible checks that axe finds no barrier, and that nothing is wider than the page.
-func accessible(t *testing.T, tab context.Context, what string) {
+// wantAccessible checks that axe finds no barrier, and that nothing is wider than the page.
+func wantAccessible(t *testing.T, tab context.Context, what string) {
 	t.Helper()
 	if found := browsertest.Barriers(tab, t); len(found) > 0 {
 		t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
@@ -105,7 +105,7 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 			server := world.StartProcess(t, "", "--data", folder)
 			waitReady(t, server.URL)
 			tab := browsertest.New(t)
-			browsertest.Size(tab, t, size[0], size[1])
+			browsertest.SetSize(tab, t, size[0], size[1])
 			browsertest.Open(tab, t, server.URL, "alice")
 			browsertest.WaitSchema(tab, t)
 			browsertest.OpenOperation(tab, t, "FollowSomebody")
@@ -116,7 +116,7 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 				browsertest.Run(tab, t)
 				browsertest.WaitEvent(tab, t, watch, "as it is now")
 			}
-			accessible(t, tab, "two watches")
+			wantAccessible(t, tab, "two watches")
 			picture(t, tab, fmt.Sprintf("graphiql-watches-%d", size[0]))
 
 			server.Kill()
@@ -126,7 +126,7 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 			browsertest.SelectTab(tab, t, "MyBadges")
 			browsertest.Run(tab, t)
 			browsertest.WaitResponse(tab, t, "does not answer. Run this again when it is back.")
-			accessible(t, tab, "without its server")
+			wantAccessible(t, tab, "without its server")
 			picture(t, tab, fmt.Sprintf("graphiql-gone-%d", size[0]))
 
 			again := world.StartProcess(t, "", "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
@@ -164,11 +164,11 @@ func TestGraphiQLInProduction(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
 			tab := browsertest.New(t)
-			browsertest.Size(tab, t, size[0], size[1])
+			browsertest.SetSize(tab, t, size[0], size[1])
 			browsertest.Open(tab, t, operations, "alice")
 			browsertest.WaitNotice(tab, t, "token", "tidings token alice")
 			browsertest.WaitNotice(tab, t, "schema", "--introspection always")
-			accessible(t, tab, "without a token")
+			wantAccessible(t, tab, "without a token")
 			picture(t, tab, fmt.Sprintf("graphiql-production-%d", size[0]))
 			browsertest.Run(tab, t)
 			browsertest.WaitResponse(tab, t, "a token is needed")
@@ -193,7 +193,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.OpenOperation(tab, t, "WatchMyBadges")
 			browsertest.Run(tab, t)
 			browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is now")
-			accessible(t, tab, "with a token")
+			wantAccessible(t, tab, "with a token")
 
 			browsertest.Reload(tab, t) // the tab keeps the token and the watch
 			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")

@@ -34,7 +34,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				n.OnShow(host, "endShow", show)
 			}
 		}
-		n.DueJobs()
+		n.RunJobs()
 		if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.Board(key, 100, world.BoardPlace{}) // makes the viewer active, with a list of replays
-				n.RoundTripsOfBoard(t, reader, map[bool]int{true: shows}[count > 0])
+				n.CheckBoardRoundTrips(t, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}
 	})

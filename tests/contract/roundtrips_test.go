@@ -45,8 +45,8 @@ func TestRoundTrips(t *testing.T) {
 		}
 		n.Settle()
 		for i, reader := range readers {
-			t.Run(fmt.Sprint("followed ", followed[i]), func(t *testing.T) { n.RoundTrips(t, reader, followed[i]) })
+			t.Run(fmt.Sprint("followed ", followed[i]), func(t *testing.T) { n.CheckRoundTrips(t, reader, followed[i]) })
 		}
-		t.Run("a push to 100", func(t *testing.T) { n.RoundTripsOfPush(t) })
+		t.Run("a push to 100", func(t *testing.T) { n.CheckPushRoundTrips(t) })
 	})
 }

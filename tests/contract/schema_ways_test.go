@@ -44,8 +44,8 @@ type shapeRef struct {
 	OfType *shapeRef // the type within a list or a non-null type
 }
 
-// named returns the type without its lists and non-null marks.
-func (r shapeRef) named() string {
+// namedType returns the type without its lists and non-null marks.
+func (r shapeRef) namedType() string {
 	for r.OfType != nil {
 		r = *r.OfType
 	}
@@ -54,9 +54,9 @@ func (r shapeRef) named() string {
 
 func (r shapeRef) required() bool { return r.Kind == "NON_NULL" }
 
-// list reports whether the type is a list, or a list that is not null.
-func (r shapeRef) list() bool {
-	return r.Kind == "LIST" || r.OfType != nil && r.OfType.list()
+// isList reports whether the type is a list, or a list that is not null.
+func (r shapeRef) isList() bool {
+	return r.Kind == "LIST" || r.OfType != nil && r.OfType.isList()
 }
 
 // text prints the type as a variable declares it.
@@ -136,10 +136,10 @@ func (s schemaShape) ways() (found []way) {
 				}
 			}
 			next := &queue
-			if s.types[field.Type.named()].Kind != "OBJECT" {
+			if s.types[field.Type.namedType()].Kind != "OBJECT" {
 				next = &abstract
 			}
-			for _, object := range s.objects(field.Type.named()) {
+			for _, object := range s.objects(field.Type.namedType()) {
 				*next = append(*next, place{at.root, object, path})
 			}
 		}
@@ -166,7 +166,7 @@ func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shape
 		panic("an input holds itself")
 	}
 	at := append(slices.Clone(before), input)
-	switch t := s.types[input.Type.named()]; {
+	switch t := s.types[input.Type.namedType()]; {
 	case t.Name == "ID":
 		return [][]shapeInput{at}
 	case t.Kind == "INPUT_OBJECT":
@@ -180,9 +180,9 @@ func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shape
 // request returns the operation that sends an ID by a way. Its variable v is the value of the argument.
 func (s schemaShape) request(w way, given map[string]any) string {
 	target := w.path[len(w.path)-1]
-	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.others(target, w.in[0].Name, given), s.selection(target.Type.named(), 4))
+	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.otherArguments(target, w.in[0].Name, given), s.selection(target.Type.namedType(), 4))
 	for _, field := range slices.Backward(w.path[:len(w.path)-1]) {
-		if s.types[field.Type.named()].Kind != "OBJECT" {
+		if s.types[field.Type.namedType()].Kind != "OBJECT" {
 			panic(w.name() + ": the way leads through an abstract type")
 		}
 		text = field.Name + "{" + text + "}"
@@ -190,8 +190,8 @@ func (s schemaShape) request(w way, given map[string]any) string {
 	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.in[0].Type.text(), text)
 }
 
-// others returns the arguments of a field, other than but, that the request needs.
-func (s schemaShape) others(field shapeField, but string, given map[string]any) (text string) {
+// otherArguments returns the arguments of a field, other than but, that the request needs.
+func (s schemaShape) otherArguments(field shapeField, but string, given map[string]any) (text string) {
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
 		case argument.Name == but:
@@ -211,7 +211,7 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 	var value any = id
 	if len(rest) > 0 {
 		fields := map[string]any{}
-		for _, field := range s.types[first.Type.named()].InputFields {
+		for _, field := range s.types[first.Type.namedType()].InputFields {
 			var err error
 			switch {
 			case field.Name == rest[0].Name:
@@ -227,7 +227,7 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 		}
 		value = fields
 	}
-	if first.Type.list() {
+	if first.Type.isList() {
 		value = []any{value}
 	}
 	return value, nil
@@ -238,7 +238,7 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	if value, ok := given[input.Name]; ok {
 		return value, nil
 	}
-	switch t := s.types[input.Type.named()]; {
+	switch t := s.types[input.Type.namedType()]; {
 	case t.Name == "String":
 		value = "x"
 	case t.Name == "Int":
@@ -250,7 +250,7 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	default:
 		return nil, fmt.Errorf("say which %s to send where %s is required", input.Type.text(), input.Name)
 	}
-	if input.Type.list() {
+	if input.Type.isList() {
 		value = []any{value}
 	}
 	return value, nil
@@ -281,13 +281,13 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 
 // event selects all fields of an event of a subscription, including its counts.
 func (s schemaShape) event(field shapeField) string {
-	kind := field.Type.named()
+	kind := field.Type.namedType()
 	if kind == "Badges" {
 		return "{" + world.BadgeFields + "}"
 	}
 	text := strings.TrimSuffix(s.selection(kind, 4), "}")
 	for _, field := range s.types[kind].Fields {
-		if field.Type.named() == "BadgeCount" {
+		if field.Type.namedType() == "BadgeCount" {
 			text += " " + field.Name + "{value}"
 		}
 	}
@@ -299,7 +299,7 @@ func (s schemaShape) event(field shapeField) string {
 func (s schemaShape) fields(object string, depth int, others, above []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
-		kind := field.Type.named()
+		kind := field.Type.namedType()
 		needs := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
 		leaf := s.types[kind].Kind == "SCALAR" || s.types[kind].Kind == "ENUM"
 		if needs || kind == "Badges" || kind == "BadgeCount" || kind == "Viewer" || !leaf && depth == 0 || slices.Contains(above, kind) {
@@ -328,13 +328,13 @@ func (s schemaShape) differs(object string, field shapeField) bool {
 // volatile are the fields whose values differ between two equal answers.
 var volatile = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
-// settled replaces all values that may differ between two equivalent answers: IDs, times, cursors, and the given words.
-func settled(value any, words ...string) any {
+// normalize replaces all values that may differ between two equivalent answers: IDs, times, cursors, and the given words.
+func normalize(value any, words ...string) any {
 	switch value := value.(type) {
 	case map[string]any:
 		same := maps.Clone(value)
 		for key := range same {
-			if same[key] = settled(value[key], words...); slices.Contains(volatile, key) && value[key] != nil {
+			if same[key] = normalize(value[key], words...); slices.Contains(volatile, key) && value[key] != nil {
 				same[key] = "*"
 			}
 		}
@@ -342,7 +342,7 @@ func settled(value any, words ...string) any {
 	case []any:
 		same := make([]any, len(value))
 		for i := range value {
-			same[i] = settled(value[i], words...)
+			same[i] = normalize(value[i], words...)
 		}
 		return same
 	case string:

@@ -98,7 +98,7 @@ func TestTheTourDoesWhatItSays(t *testing.T) {
 		}
 	}
 	for person, tab := range phones {
-		accessible(t, tab, person+"'s phone")
+		wantAccessible(t, tab, person+"'s phone")
 		quietPage(t, tab, server.URL)
 	}
 	picture(t, third, "tour")

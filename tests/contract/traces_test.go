@@ -25,8 +25,8 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	world.AskIn(t, p.URL, "bob", publish, `mutation Say { publishPost(input: {body: "s3cret of bob"}) { post { id } } }`)
 	watch.Shows(t, 20*time.Second, 1, 0)
 	world.AskIn(t, p.URL, "alice", read, `query Feed { viewer { homeFeed(first: 5) { edges { node { body } } } } node(id: "user:bob") { ... on User { viewerFollows } } }`)
-	spans := c.Of(t, publish, "POST /graphql", "mutation Say", "sql transaction", "job ", "redis ", "push")
-	for _, span := range append(spans, c.Of(t, read, "POST /graphql", "query Feed", "load ")...) {
+	spans := c.WaitSpans(t, publish, "POST /graphql", "mutation Say", "sql transaction", "job ", "redis ", "push")
+	for _, span := range append(spans, c.WaitSpans(t, read, "POST /graphql", "query Feed", "load ")...) {
 		text := fmt.Sprint(span)
 		for _, secret := range []string{"s3cret", "alice", "bob", "homeFeed", "publishPost"} {
 			if strings.Contains(text, secret) {

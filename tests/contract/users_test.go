@@ -19,7 +19,7 @@ func TestViewersCreateNoUsers(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
 	named := 0
-	for i, w := range s.others() {
+	for i, w := range s.testedWays() {
 		if w.path[0].Name == "ingest" {
 			continue
 		}
@@ -117,7 +117,7 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 func (s *secrets) wantIndistinguishable(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
 	s.owns("sam")
-	for i, w := range s.others() {
+	for i, w := range s.testedWays() {
 		prepared, other, nobody := fmt.Sprint("prepared", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
 		s.People(prepared, other)
 		prepare(prepared)

@@ -193,7 +193,7 @@ func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (a
 	}
 	var decoded any
 	world.Decode(t, text, &decoded)
-	return settled(decoded, append(words, id)...), string(text)
+	return normalize(decoded, append(words, id)...), string(text)
 }
 
 // missingID returns an ID of the same form that no object has.
@@ -217,7 +217,7 @@ func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
 // hidesEverywhere sends the ID of each hidden item in every argument, and compares the answer with the answer for a missing
 // ID.
 func hidesEverywhere(t *testing.T, s *secrets) {
-	ways := s.others()
+	ways := s.testedWays()
 	if len(ways) < 80 {
 		t.Fatalf("introspection shows %d arguments that take an id", len(ways))
 	}
@@ -243,20 +243,20 @@ func hidesEverywhere(t *testing.T, s *secrets) {
 	}
 }
 
-// taken matches the messages that refuse an ID as INVALID although its kind is right.
-var taken = regexp.MustCompile("beyond the newest|is not of conversation:|was never in the session")
+// rightKind matches the messages that refuse an ID as INVALID although its kind is right.
+var rightKind = regexp.MustCompile("beyond the newest|is not of conversation:|was never in the session")
 
 // Every argument accepts an ID of some kind. If the request were refused for another reason, the other tests would prove nothing.
 func TestEveryArgumentTakesAnID(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
 	kinds := append(slices.Concat(s.private, s.published), "user:nobody0", "announcement:"+strings.Repeat("0", services.PostIDLetters))
-	for _, w := range s.others() {
+	for _, w := range s.testedWays() {
 		answers := map[string]any{}
 		takes := slices.ContainsFunc(kinds, func(id string) bool {
 			_, raw := s.sendBy(t, w, "sam", missingID(id))
 			answers[id] = raw
-			return !strings.Contains(raw, "INVALID") || taken.MatchString(raw)
+			return !strings.Contains(raw, "INVALID") || rightKind.MatchString(raw)
 		})
 		if !takes {
 			t.Errorf("%s takes nothing: %v\n%s", w.name(), answers, s.shape.request(w, s.given))
@@ -264,8 +264,8 @@ func TestEveryArgumentTakesAnID(t *testing.T) {
 	}
 }
 
-// others returns the ways of the schema, except the events of the host application itself and the argument for an event's user.
-func (s *secrets) others() []way {
+// testedWays returns the ways of the schema, except the events of the host application itself and the argument for an event's user.
+func (s *secrets) testedWays() []way {
 	return slices.DeleteFunc(s.shape.ways(), func(w way) bool {
 		if w.path[0].Name != "ingest" {
 			return false
@@ -345,7 +345,7 @@ func TestListsShowNothingHidden(t *testing.T) {
 			if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
 				size = "(first:10)" // is the whole list, and not too expensive
 			}
-			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selection(field.Type.named(), 4)), nil)
+			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selection(field.Type.namedType(), 4)), nil)
 			if len(got.Errors) > 0 {
 				t.Errorf("%s as %s: %v", field.Name, as, got.Errors)
 			}

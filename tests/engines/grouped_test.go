@@ -116,9 +116,9 @@ func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
 		return nil
 	}
 	each(t, func(b *bundle) {
-		coded(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(put(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
+		wantCode(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(put(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
 		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 2), keeps}) {
-			coded(b.t, err, services.Internal)
+			wantCode(b.t, err, services.Internal)
 		}
 		b.write(put(b.ctx, 3))
 		equal(b.t, b.published(), []services.PostID{3})

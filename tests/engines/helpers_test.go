@@ -64,8 +64,8 @@ func equal(t tester, got, want any) {
 	sqltest.Equal(t, got, want)
 }
 
-// coded checks the code of an error.
-func coded(t tester, err error, want services.Code) {
+// wantCode checks the code of an error.
+func wantCode(t tester, err error, want services.Code) {
 	t.Helper()
 	sqltest.Coded(t, err, want)
 }

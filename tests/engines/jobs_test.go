@@ -38,8 +38,8 @@ func job(name, key string) jobs.NewJob {
 	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
 
-// counts checks the numbers of waiting and dead jobs.
-func (b *bundle) counts(waiting, dead int) {
+// wantCounts checks the numbers of waiting and dead jobs.
+func (b *bundle) wantCounts(waiting, dead int) {
 	b.t.Helper()
 	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
 	if err != nil || w != waiting || d != dead {
@@ -108,7 +108,7 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
 		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // for each key the last job, at the position of the first
-		b.counts(7, 0)                                               // including the held job and the planned job
+		b.wantCounts(7, 0)                                           // including the held job and the planned job
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
@@ -132,7 +132,7 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 		dead, err := jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		equal(b.t, len(b.claim(10, "a")), 0)
-		b.counts(2, 0)
+		b.wantCounts(2, 0)
 		// A job that was never leased has no effect either.
 		for i := range late {
 			late[i].Token = ""
@@ -144,7 +144,7 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
 		dead, err = jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
-		b.counts(2, 0)
+		b.wantCounts(2, 0)
 	})
 }
 
@@ -205,7 +205,7 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 			equal(b.t, len(b.claim(1, "a")), 0)
 			b.clock.advance(time.Minute)
 		}
-		b.counts(0, 1)
+		b.wantCounts(0, 1)
 		equal(b.t, len(b.claim(1, "a")), 0)
 		buried := must(b.Lines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
 		equal(b.t, buried, []string{"a k 3 try 2: mine"})
@@ -236,7 +236,7 @@ func TestSplitIsAtomic(t *testing.T) {
 		if err := split(late); !errors.Is(err, errLost) {
 			b.t.Errorf("a late split was answered with %v", err)
 		}
-		b.counts(1, 0)
+		b.wantCounts(1, 0)
 		if err := split(now); err != nil {
 			b.t.Error(err)
 		}
@@ -250,7 +250,7 @@ func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 		if !errors.Is(err, errMine) {
 			b.t.Fatal(err)
 		}
-		b.counts(0, 0)
+		b.wantCounts(0, 0)
 	})
 }
 
@@ -312,7 +312,7 @@ func TestOneKeyIsServedFromManyWrites(t *testing.T) {
 		queued := b.claim(100, "a")
 		equal(b.t, len(queued), 1)
 		equal(b.t, fmt.Sprint(queued[0].ID), last[0])
-		b.counts(1, 0)
+		b.wantCounts(1, 0)
 	})
 }
 

@@ -174,7 +174,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 		b.clock.advance(jobs.IdempotencyFor - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
-		coded(b.t, err, services.Unavailable)
+		wantCode(b.t, err, services.Unavailable)
 		if !errors.Is(err, jobs.ErrRemembered) {
 			b.t.Errorf("the error is %v", err)
 		}

@@ -50,10 +50,10 @@ func TestAfterCloseEverythingIsUnavailable(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		coded(t, s.Ping(t.Context()), services.Unavailable)
-		coded(t, s.Write(t.Context(), func(*sql.Tx) error { return nil }), services.Unavailable)
+		wantCode(t, s.Ping(t.Context()), services.Unavailable)
+		wantCode(t, s.Write(t.Context(), func(*sql.Tx) error { return nil }), services.Unavailable)
 		_, err := people.ByID(t.Context(), s, []services.UserID{1})
-		coded(t, err, services.Unavailable)
+		wantCode(t, err, services.Unavailable)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestOpenErrors(t *testing.T) {
 			if s != nil {
 				t.Error("there is a store with the error")
 			}
-			coded(t, err, c.code)
+			wantCode(t, err, c.code)
 			if !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the error does not say %q: %v", c.says, err)
 			}
@@ -127,7 +127,7 @@ func TestFailedOpenLeavesTheFileFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + path})
-	coded(t, err, services.Invalid)
+	wantCode(t, err, services.Invalid)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = sql.Open(t.Context(), sql.Config{URL: url})
-		coded(t, err, services.Conflict)
+		wantCode(t, err, services.Conflict)
 		if !strings.Contains(err.Error(), "99999") {
 			t.Errorf("the error does not name the version: %v", err)
 		}
@@ -193,7 +193,7 @@ func TestAnsweredWritesSurviveKill(t *testing.T) {
 		sqltest.Open(t, sql.Config{URL: url}).Close() // creates the tables before the child is killed
 		cmd, out := startChild(t, "write", url)
 		acks := readAcks(t, cmd, out, 500)
-		surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+		wantAcks(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 	})
 }
 
@@ -220,11 +220,11 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		acks = append(acks, id)
 	}
 	server.Start(t)
-	surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+	wantAcks(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 }
 
-// surviving checks that every acknowledged post exists with its job, and that no job exists without its post.
-func surviving(t *testing.T, s *sql.DB, acks []services.PostID) {
+// wantAcks checks that every acknowledged post exists with its job, and that no job exists without its post.
+func wantAcks(t *testing.T, s *sql.DB, acks []services.PostID) {
 	t.Helper()
 	all := must(postsOf(t.Context(), s))(t)
 	there := map[services.PostID]bool{}
@@ -249,12 +249,12 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	b.users("alice")
 	server.Stop()
 	err := b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) })
-	coded(t, err, services.Unavailable)
+	wantCode(t, err, services.Unavailable)
 	_, err = people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1})
-	coded(t, err, services.Unavailable)
+	wantCode(t, err, services.Unavailable)
 	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1)
-	coded(t, err, services.Unavailable)
-	coded(t, b.Ping(b.ctx), services.Unavailable)
+	wantCode(t, err, services.Unavailable)
+	wantCode(t, b.Ping(b.ctx), services.Unavailable)
 	server.Start(t)
 	eventually.Holds(t, "a write passes again", func() bool {
 		return b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) }) == nil

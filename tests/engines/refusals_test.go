@@ -38,7 +38,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, !refuses, refuses)
 		}
 	}
-	coded(t, b.Write(b.ctx, func(*sql.Tx) error { return errMine }), services.Internal)
+	wantCode(t, b.Write(b.ctx, func(*sql.Tx) error { return errMine }), services.Internal)
 	ended, cancel := context.WithCancel(b.ctx)
 	cancel()
 	_ = b.Write(ended, big)
@@ -47,7 +47,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 		t.Errorf("while all is well it is not tried at all: %v", err)
 	}
 	limit(must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0])
-	coded(t, b.Write(b.ctx, big), services.Unavailable)
+	wantCode(t, b.Write(b.ctx, big), services.Unavailable)
 	want(true, "without room")
 	b.write(func(*sql.Tx) error { return nil })
 	want(true, "after a write of nothing")
@@ -92,17 +92,17 @@ func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		almostFull(t, "sqlite:"+path, folder, free)
+		testAlmostFull(t, "sqlite:"+path, folder, free)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		if url, folder := sqltest.NewServer(t).DatabaseOnSmallDisk(t, "64m"); folder != "" {
-			almostFull(t, url, folder, free)
+			testAlmostFull(t, url, folder, free)
 		}
 	})
 }
 
-// almostFull tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
-func almostFull(t *testing.T, url, folder string, free int64) {
+// testAlmostFull tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
+func testAlmostFull(t *testing.T, url, folder string, free int64) {
 	s := sqltest.Open(t, sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = s.Close() }() // before the disk goes
 	body := make([]byte, 256<<10)
@@ -118,7 +118,7 @@ func almostFull(t *testing.T, url, folder string, free int64) {
 	must(s.EmptyLog(t.Context()))(t)
 	release := sqltest.FillDisk(t, folder, free)
 	for try := range 5 {
-		coded(t, put(), services.Unavailable)
+		wantCode(t, put(), services.Unavailable)
 		if err := s.CheckWrites(t.Context()); err == nil || !s.RefusesWrites() {
 			t.Fatalf("try %d: %v, writes are refused: %v; the next write fails", try, err, s.RefusesWrites())
 		}

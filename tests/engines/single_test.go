@@ -18,7 +18,7 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 	})
 	steps := func(ops ...cellOp) func(*sql.Tx) error {
 		return func(tx *sql.Tx) error {
-			_, err := runCells(cellsOf{b.ctx, tx}, ops)
+			_, err := runCells(databaseCells{b.ctx, tx}, ops)
 			return err
 		}
 	}
@@ -35,7 +35,7 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 		{"a read and two writes", steps(read, put, put), nil, 3, 3},
 		{"reads and writes in turns", steps(put, read, put, read, put), nil, 4, 5},
 		{"a wrong guess", func(tx *sql.Tx) error {
-			table := cellsOf{b.ctx, tx}
+			table := databaseCells{b.ctx, tx}
 			changed, err := table.put(1000, 1)
 			if err == nil && changed == 0 {
 				_, err = table.read(1)

@@ -17,11 +17,11 @@ type cells map[int]int
 
 // cellOp is one step of a function. Its effect depends on the number that the former steps have read.
 type cellOp struct {
-	name      string
-	key, more int // more is added to the number that was read, or to the row
+	name        string
+	key, addend int // more is added to the number that was read, or to the row
 }
 
-func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.more) }
+func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.addend) }
 
 // cellOps are the names of the steps. Some read rows. Some only change rows, so the batch guesses their number of rows. Some fail
 // or end the function.
@@ -45,7 +45,7 @@ const cellKeys = 3
 func runCells(table cellTable, ops []cellOp) (number int, err error) {
 	for i := 0; i < len(ops) && err == nil; i++ {
 		op := ops[i]
-		value, found := (number+op.more)%100+1, (number+op.more+1)%cellKeys
+		value, found := (number+op.addend)%100+1, (number+op.addend+1)%cellKeys
 		switch op.name {
 		case "read":
 			number, err = table.read(op.key)
@@ -54,7 +54,7 @@ func runCells(table cellTable, ops []cellOp) (number int, err error) {
 			changed, err = table.put(op.key, value)
 			number += changed
 		case "add":
-			number, err = table.add(op.key, op.more)
+			number, err = table.add(op.key, op.addend)
 		case "drop":
 			number, err = table.drop(found)
 		case "keep":
@@ -124,14 +124,14 @@ func (c cells) tryInsert(key, value int) (int, error) {
 	return 1 - added, err
 }
 
-// cellsOf is the table in a transaction of the database.
-type cellsOf struct {
+// databaseCells is the table in a transaction of the database.
+type databaseCells struct {
 	ctx context.Context
 	tx  *sql.Tx
 }
 
 // number runs a statement that returns one number; -1 without a row.
-func (c cellsOf) number(text string, args ...any) (int, error) {
+func (c databaseCells) number(text string, args ...any) (int, error) {
 	lines, err := c.tx.Lines(c.ctx, text, args...)
 	if err != nil || len(lines) == 0 {
 		return -1, err
@@ -139,32 +139,32 @@ func (c cellsOf) number(text string, args ...any) (int, error) {
 	return strconv.Atoi(lines[0])
 }
 
-func (c cellsOf) read(key int) (int, error) {
+func (c databaseCells) read(key int) (int, error) {
 	return c.number(`SELECT v FROM cells WHERE k = $1`, int64(key))
 }
 
-func (c cellsOf) put(key, value int) (int, error) {
+func (c databaseCells) put(key, value int) (int, error) {
 	return change(c.ctx, c.tx, `UPDATE cells SET v = $1 WHERE k = $2`, int64(value), int64(key))
 }
 
-func (c cellsOf) add(key, value int) (int, error) {
+func (c databaseCells) add(key, value int) (int, error) {
 	return c.number(`UPDATE cells SET v = v + $1 WHERE k = $2 RETURNING v`, int64(value), int64(key))
 }
 
-func (c cellsOf) drop(key int) (int, error) {
+func (c databaseCells) drop(key int) (int, error) {
 	return change(c.ctx, c.tx, `DELETE FROM cells WHERE k = $1`, int64(key))
 }
 
-func (c cellsOf) keep(key, value int) (int, error) {
+func (c databaseCells) keep(key, value int) (int, error) {
 	return change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int64(key), int64(value))
 }
 
-func (c cellsOf) insert(key, value int) error {
+func (c databaseCells) insert(key, value int) error {
 	_, err := change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2)`, int64(key), int64(value))
 	return err
 }
 
-func (c cellsOf) tryInsert(key, value int) (int, error) {
+func (c databaseCells) tryInsert(key, value int) (int, error) {
 	failed, err := c.tx.Attempt(c.ctx, func() error { return c.insert(key, value) })
 	if failed != nil {
 		return 1, err
@@ -201,7 +201,7 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 			refused := make([]bool, len(programs))
 			for i, program := range programs {
 				fns = append(fns, func(tx *sql.Tx) (err error) {
-					numbers[i], err = runCells(cellsOf{b.ctx, tx}, program)
+					numbers[i], err = runCells(databaseCells{b.ctx, tx}, program)
 					return err
 				})
 				before := maps.Clone(model)

@@ -16,9 +16,9 @@ import (
 	"tidings/tests/eventually"
 )
 
-// follower returns a function that reads the head of a log and appends it to the log. So the entry shows whether the function saw
+// headAppender returns a function that reads the head of a log and appends it to the log. So the entry shows whether the function saw
 // all entries before it.
-func (b *bundle) follower(kind string) func(*sql.Tx) error {
+func (b *bundle) headAppender(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		head, err := changelog.LockLog(b.ctx, tx, kind)
 		if err != nil {
@@ -29,8 +29,8 @@ func (b *bundle) follower(kind string) func(*sql.Tx) error {
 	}
 }
 
-// followed checks that each entry of a log names the entry before it.
-func (b *bundle) followed(kind string, entries int) {
+// wantChain checks that each entry of a log names the entry before it.
+func (b *bundle) wantChain(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
 	equal(b.t, len(list), entries)
@@ -45,7 +45,7 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 		var fns []func(*sql.Tx) error
 		var want []error
 		for i := range 60 {
-			follower := b.follower(fmt.Sprint("log ", i%2))
+			follower := b.headAppender(fmt.Sprint("log ", i%2))
 			fns, want = append(fns, follower), append(want, nil)
 			if i%5 == 4 {
 				fns = append(fns, func(tx *sql.Tx) error { return errors.Join(follower(tx), errMine) })
@@ -57,8 +57,8 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 				b.t.Errorf("function %d: %v, want %v", i, err, want[i])
 			}
 		}
-		b.followed("log 0", 30)
-		b.followed("log 1", 30)
+		b.wantChain("log 0", 30)
+		b.wantChain("log 1", 30)
 	})
 }
 
@@ -74,24 +74,24 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name string
-		fn   func(table cellsOf, key int) error
+		fn   func(table databaseCells, key int) error
 		want error
 		each int // statements of each function
 	}{
-		{"four reads and four writes", func(table cellsOf, key int) (err error) {
+		{"four reads and four writes", func(table databaseCells, key int) (err error) {
 			for n := 0; n < 4 && err == nil; n++ {
 				cell := key + n*functions
 				_, err = runCells(table, []cellOp{{"read", cell, 0}, {"keep", cell, n}})
 			}
 			return err
 		}, nil, 4 + 8},
-		{"eight reads", func(table cellsOf, key int) (err error) {
+		{"eight reads", func(table databaseCells, key int) (err error) {
 			for n := 0; n < 8 && err == nil; n++ {
 				_, err = table.read(key + n)
 			}
 			return err
 		}, nil, 1 + 2 + 6 + 8}, // two passes, because the second is as cheap as a prefetch; six prefetches; and the last pass
-		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
+		{"a wrong guess, and then a failure that changed nothing", func(table databaseCells, key int) error {
 			changed, err := table.put(key+1000, 1) // the first pass learns that the cell does not exist
 			if err == nil && changed == 0 {
 				_, err = table.read(key)
@@ -99,14 +99,14 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 			}
 			return err
 		}, errMine, 1 + 2},
-		{"a failure that changed nothing", func(table cellsOf, key int) error {
+		{"a failure that changed nothing", func(table databaseCells, key int) error {
 			_, err := table.read(key)
 			if changed, failed := table.put(key+1000, 1); err == nil && failed == nil && changed == 0 {
 				err = errMine
 			}
 			return err
 		}, errMine, 1 + 2},
-		{"a failure that changed something", func(table cellsOf, key int) error {
+		{"a failure that changed something", func(table databaseCells, key int) error {
 			_, err := table.put(key, 1)
 			_, failed := table.read(key)
 			return errors.Join(err, failed, errMine)
@@ -115,7 +115,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fns := make([]func(*sql.Tx) error, functions)
 			for i := range fns {
-				fns[i] = func(tx *sql.Tx) error { return c.fn(cellsOf{b.ctx, tx}, i) }
+				fns[i] = func(tx *sql.Tx) error { return c.fn(databaseCells{b.ctx, tx}, i) }
 			}
 			trips.TakeStatements()
 			for i, err := range b.WriteAll(b.ctx, fns) {
@@ -139,7 +139,7 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 			all.Go(func() {
 				fns := make([]func(*sql.Tx) error, functions)
 				for i := range fns {
-					fns[i] = b.follower("log")
+					fns[i] = b.headAppender("log")
 				}
 				if err := errors.Join(b.WriteAll(b.ctx, fns)...); err != nil {
 					b.t.Error(err)
@@ -148,13 +148,13 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 		}
 		all.Go(func() {
 			for range singles {
-				if err := b.Write(b.ctx, b.follower("log")); err != nil {
+				if err := b.Write(b.ctx, b.headAppender("log")); err != nil {
 					b.t.Error(err)
 				}
 			}
 		})
 		all.Wait()
-		b.followed("log", batches*functions+singles)
+		b.wantChain("log", batches*functions+singles)
 	})
 }
 
@@ -163,7 +163,7 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.MakeUsers("ann")
-	b.write(b.follower("log"))
+	b.write(b.headAppender("log"))
 	held, free, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		released <- b.Write(b.ctx, func(tx *sql.Tx) error {
@@ -180,7 +180,7 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 		go func() {
 			fns := make([]func(*sql.Tx) error, long)
 			for i := range fns {
-				fns[i] = b.follower("log")
+				fns[i] = b.headAppender("log")
 			}
 			done <- errors.Join(b.WriteAll(b.ctx, fns)...)
 		}()
@@ -203,7 +203,7 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.followed("log", 1+batches*long)
+	b.wantChain("log", 1+batches*long)
 }
 
 // An ID that a function makes is greater than the IDs of the functions before it, however often the functions run.
@@ -249,7 +249,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 				}
 			}
 			for _, err := range b.WriteAll(ctx, fns) {
-				coded(b.t, err, services.Unavailable)
+				wantCode(b.t, err, services.Unavailable)
 				if !strings.Contains(err.Error(), "took too long") {
 					b.t.Errorf("the error is %v", err)
 				}
@@ -274,14 +274,14 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 				return errMine
 			}
 		}
-		fns = append(fns, b.follower("log"), b.follower("log"))
+		fns = append(fns, b.headAppender("log"), b.headAppender("log"))
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if (err != nil) != (i < 12 && i%3 == 0) {
 				b.t.Errorf("function %d: %v", i, err)
 			}
 		}
 		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "runs", 0, 100))(b.t)), 8)
-		b.followed("log", 2)
+		b.wantChain("log", 2)
 	})
 }
 
@@ -298,14 +298,14 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 		const others = 40
 		fns := []func(*sql.Tx) error{restless}
 		for range others {
-			fns = append(fns, b.follower("log"))
+			fns = append(fns, b.headAppender("log"))
 		}
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if err != nil {
 				b.t.Errorf("function %d: %v", i, err)
 			}
 		}
-		b.followed("log", others)
+		b.wantChain("log", others)
 	})
 }
 
@@ -349,7 +349,7 @@ func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 		const others = 8
 		var fns []func(*sql.Tx) error
 		for i := range others {
-			fns = append(fns, b.follower("log"))
+			fns = append(fns, b.headAppender("log"))
 			if i == others/2 {
 				fns = append(fns, func(tx *sql.Tx) error {
 					for n := range late {
@@ -367,6 +367,6 @@ func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 				t.Errorf("after %d reads, function %d: %v", late, i, err)
 			}
 		}
-		b.followed("log", others)
+		b.wantChain("log", others)
 	}
 }

@@ -70,7 +70,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 			}
 			panic("out of a clear sky")
 		})
-		coded(b.t, err, services.Internal)
+		wantCode(b.t, err, services.Internal)
 		if !strings.Contains(err.Error(), "out of a clear sky") {
 			b.t.Errorf("the cause is not for the log: %v", err)
 		}
@@ -88,7 +88,7 @@ func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 		_ = execute(b.ctx, tx, "SELECT no_such_column")
 		return nil
 	})
-	coded(t, err, services.Unavailable)
+	wantCode(t, err, services.Unavailable)
 }
 
 func TestWriteAll(t *testing.T) {
@@ -137,7 +137,7 @@ func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
 		cancel()
 		ran := false
 		err := b.Write(ctx, func(*sql.Tx) error { ran = true; return nil })
-		coded(b.t, err, services.Unavailable)
+		wantCode(b.t, err, services.Unavailable)
 		if !errors.Is(err, context.Canceled) || ran {
 			b.t.Errorf("ran: %t, error: %v", ran, err)
 		}
@@ -313,7 +313,7 @@ func TestCodesOfErrors(t *testing.T) {
 		{sqltest.PostgresError("", ""), services.Internal},
 	} {
 		err := sql.Fault("test", c.err)
-		coded(t, err, c.code)
+		wantCode(t, err, c.code)
 		if c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%v has lost its cause", err)
 		}
@@ -330,7 +330,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 		runtime.Goexit()
 		return nil
 	})
-	coded(t, err, services.Internal)
+	wantCode(t, err, services.Internal)
 	b.write(put(b.ctx, 2))
 	equal(t, b.published(), []services.PostID{2})
 }

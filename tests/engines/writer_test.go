@@ -164,7 +164,7 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 	errs := b.queue(put(b.ctx, 1))
 	cancel()
 	err := <-gaveUp // while the writer is still held
-	coded(t, err, services.Unavailable)
+	wantCode(t, err, services.Unavailable)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
@@ -251,7 +251,7 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 		if err := <-errs; err == nil {
 			done++
 		} else {
-			coded(t, err, services.Unavailable)
+			wantCode(t, err, services.Unavailable)
 		}
 	}
 	if err := <-closed; err != nil {
@@ -307,7 +307,7 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
 		defer cancel()
 		err := b.Write(ctx, put(ctx, id))
-		coded(t, err, services.Unavailable)
+		wantCode(t, err, services.Unavailable)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took too long") {
 			t.Errorf("the error is %v", err)
 		}

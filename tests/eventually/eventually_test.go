@@ -27,8 +27,8 @@ func (d *double) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails runs a test and returns the message of its failure; "" if it passes.
-func fails(test func(tb testing.TB)) string {
+// failureOf runs a test and returns the message of its failure; "" if it passes.
+func failureOf(test func(tb testing.TB)) string {
 	d := &double{}
 	done := make(chan struct{})
 	go func() {
@@ -42,7 +42,7 @@ func fails(test func(tb testing.TB)) string {
 func TestAWaitEndsWithTheCondition(t *testing.T) {
 	calls := 0
 	third := func() bool { calls++; return calls == 3 }
-	if failure := fails(func(tb testing.TB) { Holds(tb, "the third call", third) }); failure != "" || calls != 3 {
+	if failure := failureOf(func(tb testing.TB) { Holds(tb, "the third call", third) }); failure != "" || calls != 3 {
 		t.Errorf("%d calls, %q", calls, failure)
 	}
 	calls = 0
@@ -52,7 +52,7 @@ func TestAWaitEndsWithTheCondition(t *testing.T) {
 		}
 		return nil
 	}
-	if failure := fails(func(tb testing.TB) { Succeeds(tb, time.Minute, "the third call", succeeds) }); failure != "" || calls != 3 {
+	if failure := failureOf(func(tb testing.TB) { Succeeds(tb, time.Minute, "the third call", succeeds) }); failure != "" || calls != 3 {
 		t.Errorf("%d calls, %q", calls, failure)
 	}
 }
@@ -64,7 +64,7 @@ func TestAConditionThatDoesNotComeFailsTheTest(t *testing.T) {
 			Succeeds(tb, time.Millisecond, "rain", func() error { return errors.New("dry") })
 		},
 	} {
-		if failure := fails(test); failure != want {
+		if failure := failureOf(test); failure != want {
 			t.Errorf("the failure is %q, want %q", failure, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestAConditionThatDoesNotComeFailsTheTest(t *testing.T) {
 func TestACallThatMissesItsDeadlineIsMadeAgain(t *testing.T) {
 	for _, last := range []error{nil, errors.New("dry")} {
 		calls := 0
-		failure := fails(func(tb testing.TB) {
+		failure := failureOf(func(tb testing.TB) {
 			Timely(tb, func() error {
 				if calls++; calls < 3 {
 					return fmt.Errorf("rain: %w", context.DeadlineExceeded)

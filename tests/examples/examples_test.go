@@ -55,7 +55,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // ask sends a request to Tidings, for a user if key is not "", and reads the data into a value.
-func (b *beside) ask(key, query string, variables map[string]any, into any) error {
+func (b *pair) ask(key, query string, variables map[string]any, into any) error {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "test", "scope": "ingest admin", "exp": time.Now().Add(time.Minute).Unix()}).
 		SignedString([]byte(world.TestSecret))
 	if err != nil {

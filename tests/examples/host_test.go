@@ -16,8 +16,8 @@ import (
 	"tidings/tests/world"
 )
 
-// beside is Tidings and the application of docs/examples/host, as two processes that can be killed.
-type beside struct {
+// pair is Tidings and the application of docs/examples/host, as two processes that can be killed.
+type pair struct {
 	t                 *testing.T
 	program, folder   string // the application's binary, and the folder of the data of both
 	tidingsAt, hostAt string // the addresses on which they listen
@@ -26,9 +26,9 @@ type beside struct {
 
 // firstSync makes the application's data, starts the application, and imports the data into Tidings' database while the
 // application goes on. The import and the outbox together have everything. The Tidings server is not started yet.
-func firstSync(t *testing.T) *beside {
+func firstSync(t *testing.T) *pair {
 	t.Helper()
-	b := &beside{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
+	b := &pair{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
 	tidings, err := world.Program()
 	if err != nil {
 		t.Fatal(err)
@@ -61,23 +61,23 @@ func firstSync(t *testing.T) *beside {
 }
 
 // database returns the file of the application's database.
-func (b *beside) database() string { return filepath.Join(b.folder, "host.db") }
+func (b *pair) database() string { return filepath.Join(b.folder, "host.db") }
 
-func (b *beside) startTidings() {
+func (b *pair) startTidings() {
 	b.t.Helper()
 	b.tidings = world.Launch(b.t, "", "--listen", b.tidingsAt, "--data", filepath.Join(b.folder, "data"), "--jwt-secret", world.TestSecret, "--changes",
 		"--webhooks-allow", "127.0.0.1", "--log-level", "error", "--rate-limits", "off")
 	b.serves(b.tidings, "Tidings serves ")
 }
 
-func (b *beside) startHost() {
+func (b *pair) startHost() {
 	b.t.Helper()
 	b.host = world.LaunchProgram(b.t, b.program, "export TIDINGS_JWT_SECRET="+world.TestSecret, "-db", b.database(), "-listen", b.hostAt, "-tidings", "http://"+b.tidingsAt, "serve")
 	b.serves(b.host, "The application serves ")
 }
 
 // serves waits until a process has printed word, which says that it serves.
-func (b *beside) serves(p *world.Process, word string) {
+func (b *pair) serves(p *world.Process, word string) {
 	b.t.Helper()
 	world.Eventually(b.t, time.Minute, word, func() bool {
 		select {
@@ -90,7 +90,7 @@ func (b *beside) serves(p *world.Process, word string) {
 }
 
 // act sends a request to the application, which may be killed meanwhile. Only errors that a caller has to expect are allowed.
-func (b *beside) act(method string, into any, path ...string) {
+func (b *pair) act(method string, into any, path ...string) {
 	b.t.Helper()
 	address := "http://" + b.hostAt
 	for _, part := range path {
@@ -119,7 +119,7 @@ type facts struct {
 	}
 }
 
-func (b *beside) facts() (found facts) {
+func (b *pair) facts() (found facts) {
 	b.t.Helper()
 	b.act(http.MethodGet, &found, "facts")
 	return found
@@ -131,7 +131,7 @@ type phone struct {
 	Alert        string // the last alert
 }
 
-func (b *beside) phones() (found map[string]phone) {
+func (b *pair) phones() (found map[string]phone) {
 	b.t.Helper()
 	b.act(http.MethodGet, &found, "phones")
 	return found
@@ -140,14 +140,14 @@ func (b *beside) phones() (found map[string]phone) {
 // health has the application's numbers: waiting rows of its outbox, refused events, and users who are being erased.
 type health struct{ Waiting, Refused, Erasing int }
 
-func (b *beside) health() (found health) {
+func (b *pair) health() (found health) {
 	b.t.Helper()
 	b.act(http.MethodGet, &found, "health")
 	return found
 }
 
-// equal returns an error if Tidings differs from the application's database, or an icon from Tidings' total.
-func (b *beside) equal() error {
+// compare returns an error if Tidings differs from the application's database, or an icon from Tidings' total.
+func (b *pair) compare() error {
 	b.t.Helper()
 	if health := b.health(); health.Waiting > 0 || health.Refused > 0 {
 		return fmt.Errorf("%+v", health)
@@ -168,7 +168,7 @@ func (b *beside) equal() error {
 		if total := found.Users[i].Badges.Total.Value; total != phones[key].Icon {
 			return fmt.Errorf("the icon of %s shows %d, and the total is %d", key, phones[key].Icon, total)
 		}
-		if err := b.feedEqual(key, facts); err != nil {
+		if err := b.compareFeed(key, facts); err != nil {
 			return err
 		}
 	}
@@ -177,11 +177,11 @@ func (b *beside) equal() error {
 			return fmt.Errorf("there is a phone of %s, who is no user", key)
 		}
 	}
-	return b.likesEqual(facts)
+	return b.compareLikes(facts)
 }
 
-// feedEqual compares a user's feed with the user's own articles and the articles of the authors that they follow.
-func (b *beside) feedEqual(key string, facts facts) error {
+// compareFeed compares a user's feed with the user's own articles and the articles of the authors that they follow.
+func (b *pair) compareFeed(key string, facts facts) error {
 	var want []string
 	for _, article := range facts.Articles {
 		if article.Author == key || slices.Contains(facts.Follows[key], article.Author) {
@@ -206,8 +206,8 @@ func (b *beside) feedEqual(key string, facts facts) error {
 	return nil
 }
 
-// likesEqual compares the counts of likes in Tidings and in the application's database.
-func (b *beside) likesEqual(facts facts) error {
+// compareLikes compares the counts of likes in Tidings and in the application's database.
+func (b *pair) compareLikes(facts facts) error {
 	for articles := range slices.Chunk(facts.Articles, 50) {
 		var ids []string
 		for _, article := range articles {
@@ -227,16 +227,16 @@ func (b *beside) likesEqual(facts facts) error {
 }
 
 // quiet waits until everything agrees.
-func (b *beside) quiet() {
+func (b *pair) quiet() {
 	b.t.Helper()
-	world.Converge(b.t, patience, b.equal)
+	world.Converge(b.t, patience, b.compare)
 }
 
 // people are the users who are not erased.
 var people = []string{"ada", "grace", "auth0|4711", "margaret"}
 
 // step does one random act of one of the people.
-func (b *beside) step(rng *rand.Rand) {
+func (b *pair) step(rng *rand.Rand) {
 	b.t.Helper()
 	one, other, article := people[rng.IntN(len(people))], people[rng.IntN(len(people))], fmt.Sprint(1+rng.IntN(40))
 	switch n := rng.IntN(20); {
@@ -259,9 +259,9 @@ func (b *beside) step(rng *rand.Rand) {
 	}
 }
 
-// killed does 40 random acts. At a random moment it kills Tidings, the application or both, depending on the round, and restarts
+// actUnderKills does 40 random acts. At a random moment it kills Tidings, the application or both, depending on the round, and restarts
 // them.
-func (b *beside) killed(round int, rng *rand.Rand) {
+func (b *pair) actUnderKills(round int, rng *rand.Rand) {
 	b.t.Helper()
 	const acts = 40
 	dies, returns := rng.IntN(acts), rng.IntN(acts)
@@ -296,7 +296,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	}
 	b.quiet()
 	b.upAndDown()
-	b.forged()
+	b.refusesForged()
 
 	b.act(http.MethodPost, nil, "users", "linus", "articles")
 	b.act(http.MethodPut, nil, "users", "linus", "likes", "1")
@@ -306,7 +306,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	for round := range 6 {
-		b.killed(round, rng)
+		b.actUnderKills(round, rng)
 	}
 	b.quiet()
 	b.upAndDown()
@@ -324,7 +324,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 }
 
 // upAndDown checks that the icon of a closed app rises with an alert, and falls without one.
-func (b *beside) upAndDown() {
+func (b *pair) upAndDown() {
 	b.t.Helper()
 	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
 	b.quiet()
@@ -337,8 +337,8 @@ func (b *beside) upAndDown() {
 	b.shows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
 }
 
-// forged checks that a webhook that Tidings did not sign is refused and changes no icon.
-func (b *beside) forged() {
+// refusesForged checks that a webhook that Tidings did not sign is refused and changes no icon.
+func (b *pair) refusesForged() {
 	b.t.Helper()
 	const body = `{"type":"badges.changed","data":{"key":"margaret","version":"9999999999999999","total":77,"silent":true}}`
 	for _, signature := range []string{"", "v1,AAAA"} {
@@ -353,7 +353,7 @@ func (b *beside) forged() {
 }
 
 // shows waits until wanted is true for margaret's phone.
-func (b *beside) shows(wanted func(phone) bool) {
+func (b *pair) shows(wanted func(phone) bool) {
 	b.t.Helper()
 	world.Converge(b.t, patience, func() error {
 		phones := b.phones()

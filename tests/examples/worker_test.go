@@ -77,8 +77,8 @@ func serveExample(t *testing.T) (origin string) {
 	return server.URL
 }
 
-// shown waits until the last icon is icon and the shown alerts are alerts.
-func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
+// waitShown waits until the last icon is icon and the shown alerts are alerts.
+func waitShown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	t.Helper()
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))
 }
@@ -130,25 +130,25 @@ func TestWebPushExample(t *testing.T) {
 	}
 	browsertest.WaitFor(tab, t, "the worker runs", `(navigator.serviceWorker.ready.then(({ active }) => { window.worker = active.state }), window.worker === 'activated')`)
 	deliver("user:ada", "11", 2, "11")
-	shown(tab, t, "it alerts", "2", "A new message, 2 in all")
+	waitShown(tab, t, "it alerts", "2", "A new message, 2 in all")
 	deliver("user:ada", "10", 9, "10")
 	deliver("user:ada", "12", 0, "")
-	shown(tab, t, "the number and the alert are gone", "none", "")
+	waitShown(tab, t, "the number and the alert are gone", "none", "")
 	deliver("user:ada", "14", 4, "13") // the message with version 13 was replaced before it was delivered
-	shown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
+	waitShown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
 	quiet = true
 	deliver("user:ada", "15", 5, "13")
-	shown(tab, t, "quiet hours: no number", "none", "A new message, 4 in all")
+	waitShown(tab, t, "quiet hours: no number", "none", "A new message, 4 in all")
 	quiet = false
 	deliver("user:ada", "16", 5, "13")
-	shown(tab, t, "their end: the number is back", "5", "A new message, 4 in all")
+	waitShown(tab, t, "their end: the number is back", "5", "A new message, 4 in all")
 	deliver("user:bob", "9", 1, "")
-	shown(tab, t, "another user has the icon", "1", "")
+	waitShown(tab, t, "another user has the icon", "1", "")
 	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,none,5,1" {
 		t.Errorf("the icon was %s", icons)
 	}
 	deliver("user:bob", "91", 2, "91")
-	shown(tab, t, "it alerts the other user", "2", "A new message, 2 in all")
+	waitShown(tab, t, "it alerts the other user", "2", "A new message, 2 in all")
 	browsertest.Evaluate[bool](tab, t, `(window.forget().then(() => { window.forgotten = true }), true)`)
 	browsertest.WaitFor(tab, t, "the browser is forgotten", `window.forgotten`)
 	if asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1)[1])`); asked != `{"endpoint":"https://push.example/1"}` {

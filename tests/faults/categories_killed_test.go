@@ -106,7 +106,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		}
 		dies = start("dies")
 	}
-	stays.Idle(time.Minute) // longer than the leases of the dead node
+	stays.WaitForJobs(time.Minute) // longer than the leases of the dead node
 	for _, node := range []*world.Process{stays, dies} {
 		for i := 0; i < toldUsers; i += 100 {
 			world.Converge(t, world.Soon, func() error {

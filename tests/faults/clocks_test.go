@@ -14,9 +14,9 @@ import (
 	"tidings/tests/world"
 )
 
-// clocks starts two nodes on one PostgreSQL and one Redis. The clock of the first node is right, and the clock of the second
+// startWithClocks starts two nodes on one PostgreSQL and one Redis. The clock of the first node is right, and the clock of the second
 // is ahead.
-func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
+func startWithClocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string, ahead time.Duration) *world.Node {
@@ -33,7 +33,7 @@ func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 
 // A node whose clock is a minute ahead publishes, marks and follows. None of that hides later posts of another node.
 func TestAClockAheadHidesNoPosts(t *testing.T) {
-	right, fast := clocks(t, time.Minute)
+	right, fast := startWithClocks(t, time.Minute)
 	right.Follow("alice", "bob")
 	right.ShowsNew("alice", 0)
 	last := ""
@@ -88,7 +88,7 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 
 // A node reports the offset of its clock, and takes no traffic if the offset is more than two seconds.
 func TestANodeReportsItsClockOffset(t *testing.T) {
-	right, fast := clocks(t, time.Minute)
+	right, fast := startWithClocks(t, time.Minute)
 	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
 		status, text := right.Readyz()
 		return status == http.StatusOK && strings.Contains(text, "clock is")
@@ -163,7 +163,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	for hours := range 3 {
 		ignorant.Schedule("host", "show", ignorant.Clock.Now().Add(time.Duration(hours+1)*time.Hour))
 	}
-	ignorant.DueJobs()
+	ignorant.RunJobs()
 	if err := ignorant.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

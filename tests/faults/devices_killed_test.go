@@ -16,27 +16,27 @@ import (
 	"tidings/tests/world"
 )
 
-// pushed is two processes that send to the devices of a crowd, and their push service.
-type pushed struct {
+// pushNodes is two processes that send to the devices of a crowd, and their push service.
+type pushNodes struct {
 	t     *testing.T
 	nodes []*world.Process
 	start func(name string) *world.Process // starts a process under a node name
 	push  *devicestest.Service             // the push service
-	crowd *likes                           // the people who act
+	crowd *crowd                           // the people who act
 
 	mu   sync.Mutex
 	held map[string]bool // users with a message that was not answered
 }
 
 // sender waits until a process sends, and returns its index.
-func (p *pushed) sender() (at int) {
+func (p *pushNodes) sender() (at int) {
 	p.t.Helper()
-	world.Eventually(p.t, takeOver, "a node sends", func() bool { at = working(p.nodes, "tidings_devices_sending"); return at >= 0 })
+	world.Eventually(p.t, takeOverWithin, "a node sends", func() bool { at = workingNode(p.nodes, "tidings_devices_sending"); return at >= 0 })
 	return at
 }
 
 // kill kills a process and starts it again.
-func (p *pushed) kill(at int) {
+func (p *pushNodes) kill(at int) {
 	p.nodes[at].Kill()
 	p.nodes[at].Exits(10 * time.Second)
 	p.nodes[at] = p.start([]string{"a", "b"}[at])
@@ -44,7 +44,7 @@ func (p *pushed) kill(at int) {
 }
 
 // failSomeMessages makes the push service fail one message in four.
-func (p *pushed) failSomeMessages() {
+func (p *pushNodes) failSomeMessages() {
 	random := rand.New(rand.NewPCG(5, 5))
 	p.push.Set(func(w http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 		p.mu.Lock()
@@ -68,8 +68,8 @@ func (p *pushed) failSomeMessages() {
 	})
 }
 
-// holds makes the push service answer nothing.
-func (p *pushed) holds() {
+// holdMessages makes the push service answer nothing.
+func (p *pushNodes) holdMessages() {
 	p.push.Set(func(_ http.ResponseWriter, r *http.Request, m devicestest.Message) bool {
 		p.mu.Lock()
 		p.held[m.UserID] = true
@@ -79,11 +79,11 @@ func (p *pushed) holds() {
 	})
 }
 
-// settles waits until the last message that each device accepted has the total of its user's badges.
-func (p *pushed) settles() {
+// settle waits until the last message that each device accepted has the total of its user's badges.
+func (p *pushNodes) settle() {
 	p.t.Helper()
 	at := p.sender()
-	world.Converge(p.t, 2*takeOver, func() error {
+	world.Converge(p.t, 2*takeOverWithin, func() error {
 		for _, key := range p.crowd.keys {
 			var data struct{ Viewer struct{ Badges world.Badges } }
 			if err := world.Ask(p.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
@@ -108,12 +108,12 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, _ := devices.ParseKeys(private, "")
-	p := &pushed{t: t, push: devicestest.NewService(t, keys.Public), held: map[string]bool{}, start: func(name string) *world.Process {
+	p := &pushNodes{t: t, push: devicestest.NewService(t, keys.Public), held: map[string]bool{}, start: func(name string) *world.Process {
 		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off", "--changes-interval", "20ms", "--changes-lap", "24h",
 			"--vapid-private-key", private, "--vapid-subject", "mailto:ops@example.com", "--web-push-allow", "127.0.0.1", "--web-push-timeout", "2s")
 	}}
 	p.nodes = []*world.Process{p.start("a"), p.start("b")}
-	p.crowd = newLikes(t, p.nodes)
+	p.crowd = newCrowd(t, p.nodes)
 	for _, key := range p.crowd.keys {
 		b := p.push.Browser(key)
 		if err := world.Ask(p.nodes[0].URL, key, `mutation($e:URL!,$p:String!,$a:String!){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a}){changed}}`,
@@ -125,16 +125,16 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 	p.crowd.run()
 	for range histories.Number(t, 1, 5) {
 		at, arrived := p.sender(), p.push.Arrived()
-		world.Eventually(t, takeOver, "messages arrive", func() bool { return p.push.Arrived() > arrived+20 })
+		world.Eventually(t, takeOverWithin, "messages arrive", func() bool { return p.push.Arrived() > arrived+20 })
 		p.push.Restart()
 		p.kill(at)
 	}
 	p.crowd.stop()
 	p.push.Set(nil)
-	p.settles()
+	p.settle()
 
 	at := p.sender()
-	p.holds()
+	p.holdMessages()
 	to := []string{}
 	for _, key := range p.crowd.keys {
 		to = append(to, "user:"+key)
@@ -143,13 +143,13 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 		map[string]any{"to": to}, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, takeOver, "a message for each device is under way", func() bool {
+	world.Eventually(t, takeOverWithin, "a message for each device is under way", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.held) == len(p.crowd.keys)
 	})
 	p.kill(at)
 	p.push.Set(nil)
-	p.settles()
+	p.settle()
 	t.Logf("%d messages", p.push.Arrived())
 }

@@ -36,7 +36,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 		select {
 		case <-p.Ended:
 			for _, w := range watches {
-				if code := w.ClosedWith(t, time.Second); code != websocket.CloseServiceRestart {
+				if code := w.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
 					t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 				}
 			}
@@ -83,5 +83,5 @@ func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	release()
 	p = world.StartProcess(t, "", arguments...)
 	world.Eventually(t, world.Convergence, "the like counts", func() bool { return likes() == 1 })
-	p.Idle(world.Convergence)
+	p.WaitForJobs(world.Convergence)
 }

@@ -8,11 +8,11 @@ import (
 
 // ledger is the record of acknowledged mutations, and the slow, independent count of their effects.
 type ledger struct {
-	mu    sync.Mutex
-	posts map[string]*ledgerPost   // by ID
-	of    map[string][]*ledgerPost // author -> their posts, the oldest first
-	since map[edge]string          // the author's newest post at the follow, "" if the author had none
-	seen  map[string]string        // reader -> the newest post that they have seen
+	mu       sync.Mutex
+	posts    map[string]*ledgerPost   // by ID
+	byAuthor map[string][]*ledgerPost // author -> their posts, the oldest first
+	since    map[edge]string          // the author's newest post at the follow, "" if the author had none
+	seen     map[string]string        // reader -> the newest post that they have seen
 }
 
 type ledgerPost struct {
@@ -35,10 +35,10 @@ func (l *ledger) count() (posts int) {
 	return posts
 }
 
-func (l *ledger) published(author, id string) {
+func (l *ledger) recordPost(author, id string) {
 	l.change(func() {
 		post := &ledgerPost{id: id, author: author}
-		l.posts[id], l.of[author] = post, append(l.of[author], post)
+		l.posts[id], l.byAuthor[author] = post, append(l.byAuthor[author], post)
 	})
 }
 
@@ -47,15 +47,15 @@ func (l *ledger) follows(reader, author string) (follows bool) {
 	return follows
 }
 
-// followed records a follow, or an unfollow if follows is false.
-func (l *ledger) followed(reader, author string, follows bool) {
+// recordFollow records a follow, or an unfollow if follows is false.
+func (l *ledger) recordFollow(reader, author string, follows bool) {
 	l.change(func() {
 		if !follows {
 			delete(l.since, edge{reader, author})
 			return
 		}
 		newest := ""
-		if posts := l.of[author]; len(posts) > 0 {
+		if posts := l.byAuthor[author]; len(posts) > 0 {
 			newest = posts[len(posts)-1].id
 		}
 		l.since[edge{reader, author}] = newest
@@ -66,7 +66,7 @@ func (l *ledger) followed(reader, author string, follows bool) {
 func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
 	l.change(func() {
 		var fitting []*ledgerPost
-		for _, p := range l.of[author] {
+		for _, p := range l.byAuthor[author] {
 			if fits(p) {
 				fitting = append(fitting, p)
 			}
@@ -109,7 +109,7 @@ func (l *ledger) unread(reader string) (count int) {
 // these tests mark no notification as seen.
 func (l *ledger) likes(person string) (count int) {
 	l.change(func() {
-		for _, post := range l.of[person] {
+		for _, post := range l.byAuthor[person] {
 			if post.liked && !post.deleted {
 				count++
 			}

@@ -43,7 +43,7 @@ func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	l := &load{
 		tb: tb, url: url, retries: retries, doors: map[string]*sync.Mutex{}, stop: func() {},
 		run:    fmt.Sprintf("l%08x", rand.Uint32()),
-		ledger: ledger{posts: map[string]*ledgerPost{}, of: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
+		ledger: ledger{posts: map[string]*ledgerPost{}, byAuthor: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
 	}
 	for i := range 6 {
 		person := fmt.Sprintf("%s-%c", l.run, 'a'+i)
@@ -143,7 +143,7 @@ func (l *load) publish(person string) {
 		PublishPost struct{ Post struct{ ID string } }
 	}
 	if l.mutate(person, `mutation($key:String){publishPost(input:{body:"news",idempotencyKey:$key}){post{id}}}`, nil, &data) == "" {
-		l.published(person, data.PublishPost.Post.ID)
+		l.recordPost(person, data.PublishPost.Post.ID)
 	}
 }
 
@@ -173,7 +173,7 @@ func (l *load) turnFollow(person string) {
 		map[string]any{"u": "user:" + author}, nil)
 	l.wants("", got, verb)
 	if got == "" {
-		l.followed(person, author, verb == "follow")
+		l.recordFollow(person, author, verb == "follow")
 	}
 }
 
@@ -319,7 +319,7 @@ func (l *load) compare() error {
 		if err != nil {
 			return err
 		}
-		if err := l.right(person, got); err != nil {
+		if err := l.compareBadges(person, got); err != nil {
 			return err
 		}
 		ids, err := l.walkOf(person)
@@ -333,8 +333,8 @@ func (l *load) compare() error {
 	return nil
 }
 
-// right returns an error if a person's badges differ from the ledger.
-func (l *load) right(person string, got world.Badges) error {
+// compareBadges returns an error if a person's badges differ from the ledger.
+func (l *load) compareBadges(person string, got world.Badges) error {
 	if err := got.CheckInvariants(); err != nil {
 		return err
 	}
@@ -347,9 +347,9 @@ func (l *load) right(person string, got world.Badges) error {
 	return nil
 }
 
-// settles stops the load, and waits until the server and every device show the state of the ledger. It fails the test if the load
+// settle stops the load, and waits until the server and every device show the state of the ledger. It fails the test if the load
 // recorded a fault.
-func (l *load) settles(within time.Duration, watches ...*world.Watch) {
+func (l *load) settle(within time.Duration, watches ...*world.Watch) {
 	l.tb.Helper()
 	l.stop()
 	world.Converge(l.tb, within, l.compare)

@@ -68,8 +68,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 			watches := l.watchAll(server.URL)
 			l.progress(20)
 			l.stop()
-			server.Idle(jobsOfTheDead)
-			l.settles(world.Convergence, watches...)
+			server.WaitForJobs(jobsOfTheDead)
+			l.settle(world.Convergence, watches...)
 		})
 	}
 }
@@ -90,7 +90,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	if got, err := l.badgesOf(reader); err != nil || got.Total.Value != 0 {
 		t.Fatalf("at first: %+v, %v", got, err)
 	}
-	server.Idle(world.Convergence)
+	server.WaitForJobs(world.Convergence)
 
 	redis.Pause()
 	for range 7 {
@@ -106,7 +106,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 	redis.Resume()
 	server.start()
-	server.Idle(jobsOfTheDead)
+	server.WaitForJobs(jobsOfTheDead)
 	if got, err := l.badgesOf(reader); err != nil || got.HomeFeed.Value != 7 || got.HomeFeed.Precision != "EXACT" {
 		t.Errorf("in the end: %+v, %v", got, err)
 	}
@@ -134,7 +134,7 @@ func TestDrainUnderLoad(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, server.Output.String())
 	}
 	for _, w := range watches {
-		if code := w.ClosedWith(t, time.Second); code != websocket.CloseServiceRestart {
+		if code := w.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
 			t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 		}
 	}
@@ -142,8 +142,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	watches = l.watchAll(server.URL)
 	l.progress(20)
 	l.stop()
-	server.Idle(world.Convergence) // a drained process leaves no leases
-	l.settles(world.Convergence, watches...)
+	server.WaitForJobs(world.Convergence) // a drained process leaves no leases
+	l.settle(world.Convergence, watches...)
 }
 
 // On a full disk only mutations that were stored are acknowledged, reads continue, and acknowledged mutations are kept.
@@ -153,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 		p := world.StartProcess(t, "ulimit -f 4096", "--data", data, "--redis", "embedded")
 		kept := fillDisk(t, p)
 		p.Kill()
-		afterFull(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+		wantStored(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
 	data := t.TempDir()
 	if !sqltest.SmallDisk(t, data, "2m") {
@@ -173,7 +173,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		kept = append(kept, id)
 		p.Kill()
-		afterFull(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+		wantStored(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
 }
 
@@ -240,11 +240,11 @@ func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 	return data.PublishPost.Post.ID, ""
 }
 
-// afterFull checks that exactly the acknowledged posts are stored.
-func afterFull(t *testing.T, p *world.Process, kept []string) {
+// wantStored checks that exactly the acknowledged posts are stored.
+func wantStored(t *testing.T, p *world.Process, kept []string) {
 	t.Helper()
 	l := newLoad(t, false, func() string { return p.URL })
-	p.Idle(jobsOfTheDead)
+	p.WaitForJobs(jobsOfTheDead)
 	listed, err := l.walkOf("author")
 	if err != nil {
 		t.Fatal(err)

@@ -149,7 +149,7 @@ func TestFlushesUnderLoad(t *testing.T) {
 		l.progress(20)
 	}
 	w.stop()
-	l.settles(world.Convergence, watches[:len(watches)-1]...)
+	l.settle(world.Convergence, watches[:len(watches)-1]...)
 	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
 }
 
@@ -184,7 +184,7 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 		w.sees("EXACT")
 	}
 	w.stop()
-	l.settles(world.Convergence, watches...)
+	l.settle(world.Convergence, watches...)
 }
 
 // If Redis is down from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations

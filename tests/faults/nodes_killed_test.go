@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// admitted is the longest time after the kill of a node in which another node may still show wrong numbers as exact.
-	admitted = time.Second
-	// repaired is the time within which the numbers must be right and exact again.
-	repaired = 5 * time.Second
+	// admittedWithin is the longest time after the kill of a node in which another node may still show wrong numbers as exact.
+	admittedWithin = time.Second
+	// repairedWithin is the time within which the numbers must be right and exact again.
+	repairedWithin = 5 * time.Second
 )
 
 // chatters are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
@@ -129,7 +129,7 @@ func (c *chatters) holds(since time.Time, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
 	world.Converge(c.t, world.Convergence, func() error {
-		late, wrong := time.Since(since) > admitted, 0
+		late, wrong := time.Since(since) > admittedWithin, 0
 		least, shown := c.truths(), c.shown(c.b)
 		most := c.truths()
 		for i, got := range shown {
@@ -152,7 +152,7 @@ func (c *chatters) holds(since time.Time, within time.Duration) {
 	took := time.Since(since)
 	c.t.Logf("right and exact after %v; %d answers were not exact", took.Round(time.Millisecond), stale)
 	if lies > 0 {
-		c.t.Errorf("%d answers were wrong and exact more than %v after the kill", lies, admitted)
+		c.t.Errorf("%d answers were wrong and exact more than %v after the kill", lies, admittedWithin)
 	}
 	if took > within {
 		c.t.Errorf("right and exact only after %v, want %v", took.Round(time.Millisecond), within)
@@ -175,7 +175,7 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 				if again {
 					c.a = c.start("a")
 				}
-				c.holds(killed, repaired)
+				c.holds(killed, repairedWithin)
 				if !again {
 					c.a = c.start("a")
 				}
@@ -201,7 +201,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 		server.Start(t)
 		started := time.Now()
 		world.Eventually(t, world.Patience, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
-		c.holds(started, repaired)
+		c.holds(started, repairedWithin)
 	}
 }
 
@@ -219,12 +219,12 @@ func TestPausedNodeIsHarmless(t *testing.T) {
 		}
 		paused := time.Now()
 		enough.Store(true)
-		c.holds(paused, repaired)
+		c.holds(paused, repairedWithin)
 		if err := pid.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		done()
-		c.holds(time.Now(), repaired)
-		c.a.Idle(world.Convergence)
+		c.holds(time.Now(), repairedWithin)
+		c.a.WaitForJobs(world.Convergence)
 	}
 }

@@ -57,5 +57,5 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 	mutation("author", `mutation{publishPost(input:{body:"two"}){post{id}}}`)
 	exactly(2)
 	device.Shows(t, world.Convergence, 2, 0)
-	p.Idle(world.Convergence)
+	p.WaitForJobs(world.Convergence)
 }

@@ -76,7 +76,7 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 			if err := world.Ask(stays.URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
 				return err
 			}
-			if err := reader.Last[key].Fits(data.Viewer.Badges); err != nil {
+			if err := reader.Last[key].CheckAgainst(data.Viewer.Badges); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}

@@ -73,8 +73,8 @@ func (r *faultyReceiver) set(behaves, holds bool) {
 	r.behaves, r.holds = behaves, holds
 }
 
-// holding returns the number of users with a request that was not answered.
-func (r *faultyReceiver) holding() int {
+// heldUsers returns the number of users with a request that was not answered.
+func (r *faultyReceiver) heldUsers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.held)
@@ -137,8 +137,8 @@ func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request)
 	}
 }
 
-// working returns the index of the process whose metric is 1; -1 if there is none.
-func working(nodes []*world.Process, metric string) int {
+// workingNode returns the index of the process whose metric is 1; -1 if there is none.
+func workingNode(nodes []*world.Process, metric string) int {
 	for i, p := range nodes {
 		response, err := http.Get(p.URL + "/metrics")
 		if err != nil {
@@ -153,40 +153,40 @@ func working(nodes []*world.Process, metric string) int {
 	return -1
 }
 
-// killed is two processes that share a webhook, and its receiver.
-type killed struct {
+// webhookNodes is two processes that share a webhook, and its receiver.
+type webhookNodes struct {
 	t        *testing.T
 	nodes    []*world.Process
 	start    func(name string) *world.Process // starts a process under a node name
 	receiver *faultyReceiver
-	crowd    *likes // the people who act
+	crowd    *crowd // the people who act
 }
 
-const takeOver = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
+const takeOverWithin = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
 
 // deliverer waits until a process delivers the webhook, and returns its index.
-func (k *killed) deliverer() (at int) {
+func (k *webhookNodes) deliverer() (at int) {
 	k.t.Helper()
-	world.Eventually(k.t, takeOver, "a node delivers", func() bool { at = working(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
+	world.Eventually(k.t, takeOverWithin, "a node delivers", func() bool { at = workingNode(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
 	return at
 }
 
 // kill kills a process and starts it again.
-func (k *killed) kill(at int) {
+func (k *webhookNodes) kill(at int) {
 	k.nodes[at].Kill()
 	k.nodes[at].Exits(10 * time.Second)
 	k.nodes[at] = k.start([]string{"a", "b"}[at])
 	k.crowd.use(k.nodes)
 }
 
-// settles waits until the last accepted event of each user equals the user's badges.
-func (k *killed) settles() {
+// settle waits until the last accepted event of each user equals the user's badges.
+func (k *webhookNodes) settle() {
 	k.t.Helper()
 	at := k.deliverer()
 	if err := world.Ask(k.nodes[at].URL, "boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed}}`, nil, nil); err != nil {
 		k.t.Fatal(err)
 	}
-	world.Converge(k.t, takeOver, func() error {
+	world.Converge(k.t, takeOverWithin, func() error {
 		for _, key := range k.crowd.keys {
 			var data struct{ Viewer struct{ Badges world.Badges } }
 			if err := world.Ask(k.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
@@ -195,7 +195,7 @@ func (k *killed) settles() {
 			k.receiver.mu.Lock()
 			last := k.receiver.last[key]
 			k.receiver.mu.Unlock()
-			if err := last.Fits(data.Viewer.Badges); err != nil {
+			if err := last.CheckAgainst(data.Viewer.Badges); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -208,7 +208,7 @@ func (k *killed) settles() {
 // always means one version, another node takes over in time, and everybody's last accepted event equals their badges.
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
-	k := &killed{t: t, receiver: newFaultyReceiver(t), start: func(name string) *world.Process {
+	k := &webhookNodes{t: t, receiver: newFaultyReceiver(t), start: func(name string) *world.Process {
 		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
 			"--changes", "--changes-interval", "20ms", "--changes-lap", "24h", "--webhooks-allow", "127.0.0.1", "--webhooks-timeout", "2s")
 	}}
@@ -218,17 +218,17 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.deliverer()
-	k.crowd = newLikes(t, k.nodes)
+	k.crowd = newCrowd(t, k.nodes)
 	k.crowd.run()
 	for range histories.Number(t, 1, 5) {
 		at, arrived := k.deliverer(), k.receiver.count()
-		world.Eventually(t, takeOver, "events arrive", func() bool { return k.receiver.count() > arrived+20 })
+		world.Eventually(t, takeOverWithin, "events arrive", func() bool { return k.receiver.count() > arrived+20 })
 		k.receiver.restart()
 		k.kill(at)
 	}
 	k.crowd.stop()
 	k.receiver.set(true, false)
-	k.settles()
+	k.settle()
 
 	at := k.deliverer()
 	k.receiver.set(true, true)
@@ -240,10 +240,10 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 		map[string]any{"to": to}, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, takeOver, "a request for each user is under way", func() bool { return k.receiver.holding() == len(k.crowd.keys) })
+	world.Eventually(t, takeOverWithin, "a request for each user is under way", func() bool { return k.receiver.heldUsers() == len(k.crowd.keys) })
 	k.kill(at)
 	k.receiver.set(true, false)
-	k.settles()
+	k.settle()
 	k.receiver.mu.Lock()
 	defer k.receiver.mu.Unlock()
 	t.Logf("%d events, %d of them again", len(k.receiver.events), k.receiver.repeated)
@@ -259,8 +259,8 @@ func (r *faultyReceiver) count() int {
 	return len(r.events) + r.repeated
 }
 
-// likes is a group of people who like each other's posts and undo the likes, through any of the nodes.
-type likes struct {
+// crowd is a group of people who like each other's posts and undo the likes, through any of the nodes.
+type crowd struct {
 	keys, posts []string
 	mu          sync.Mutex
 	nodes       []*world.Process
@@ -268,9 +268,9 @@ type likes struct {
 	acting      sync.WaitGroup
 }
 
-func newLikes(t *testing.T, nodes []*world.Process) *likes {
+func newCrowd(t *testing.T, nodes []*world.Process) *crowd {
 	t.Helper()
-	l := &likes{keys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, over: make(chan struct{})}
+	l := &crowd{keys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, over: make(chan struct{})}
 	l.use(nodes)
 	for _, key := range l.keys {
 		var data struct {
@@ -285,14 +285,14 @@ func newLikes(t *testing.T, nodes []*world.Process) *likes {
 }
 
 // use sets the nodes through which the people act.
-func (l *likes) use(nodes []*world.Process) {
+func (l *crowd) use(nodes []*world.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = append([]*world.Process(nil), nodes...)
 }
 
 // run starts the people, who act until stop is called.
-func (l *likes) run() {
+func (l *crowd) run() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))
 		l.acting.Go(func() {
@@ -315,7 +315,7 @@ func (l *likes) run() {
 	}
 }
 
-func (l *likes) stop() {
+func (l *crowd) stop() {
 	close(l.over)
 	l.acting.Wait()
 }

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tried returns the number of histories that rapid runs in a test that calls Fewer with part.
-func tried(t *testing.T, part int) (count int) {
+// countHistories returns the number of histories that rapid runs in a test that calls Fewer with part.
+func countHistories(t *testing.T, part int) (count int) {
 	t.Run("rapid", func(t *testing.T) {
 		Fewer(t, part)
 		rapid.Check(t, func(*rapid.T) { count++ })
@@ -17,20 +17,20 @@ func tried(t *testing.T, part int) (count int) {
 
 func TestFullSetIsTriedWhenAskedFor(t *testing.T) {
 	t.Setenv(variable, "")
-	all := tried(t, 1)
+	all := countHistories(t, 1)
 	for setting, want := range map[string]struct{ rapid, number int }{
 		"":     {all / 5, 7},
 		"full": {all, 70},
 	} {
 		t.Setenv(variable, setting)
-		if got := tried(t, 5); got != want.rapid {
+		if got := countHistories(t, 5); got != want.rapid {
 			t.Errorf("%s=%s: rapid tries %d of %d histories, want %d", variable, setting, got, all, want.rapid)
 		}
 		if got := Number(t, 7, 70); got != want.number {
 			t.Errorf("%s=%s: Number(7, 70) is %d, want %d", variable, setting, got, want.number)
 		}
 	}
-	if again := tried(t, 1); again != all {
+	if again := countHistories(t, 1); again != all {
 		t.Errorf("afterwards rapid tries %d histories, %d before", again, all)
 	}
 }

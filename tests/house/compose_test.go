@@ -16,8 +16,8 @@ import (
 // without the descriptions. This file implements only the keywords that the schema uses. Any other keyword is a fault.
 type specification map[string]any
 
-// idle are the keywords that check nothing.
-var idle = []string{"$schema", "$id", "$defs"}
+// uncheckedKeywords are the keywords that check nothing.
+var uncheckedKeywords = []string{"$schema", "$id", "$defs"}
 
 // check compares a value with a schema. It returns the properties that the schema mentions, and the faults.
 func (s specification) check(schema any, value any, at string) (spokenOf map[string]bool, faults []string) {
@@ -36,7 +36,7 @@ func (s specification) check(schema any, value any, at string) (spokenOf map[str
 			if rest, has := c.schema[keyword]; has {
 				for name, part := range object {
 					if !c.spokenOf[name] {
-						c.below(rest, part, at+"."+name)
+						c.checkPart(rest, part, at+"."+name)
 					}
 				}
 			}
@@ -59,14 +59,14 @@ func (c *schemaCheck) fault(format string, arguments ...any) {
 	c.faults = append(c.faults, c.at+": "+fmt.Sprintf(format, arguments...))
 }
 
-// below checks a part of the value against a schema.
-func (c *schemaCheck) below(schema, value any, at string) {
+// checkPart checks a part of the value against a schema.
+func (c *schemaCheck) checkPart(schema, value any, at string) {
 	_, faults := c.s.check(schema, value, at)
 	c.faults = append(c.faults, faults...)
 }
 
-// also checks the same value against another schema.
-func (c *schemaCheck) also(schema any) {
+// checkSame checks the same value against another schema.
+func (c *schemaCheck) checkSame(schema any) {
 	spokenOf, faults := c.s.check(schema, c.value, c.at)
 	maps.Copy(c.spokenOf, spokenOf)
 	c.faults = append(c.faults, faults...)
@@ -80,7 +80,7 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 	number, isNumber := c.value.(float64)
 	switch keyword {
 	case "$ref":
-		c.also(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
+		c.checkSame(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
 	case "type":
 		c.types(with)
 	case "properties", "patternProperties":
@@ -93,11 +93,11 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 		}
 	case "items":
 		for i, one := range list {
-			c.below(with, one, fmt.Sprintf("%s[%d]", c.at, i))
+			c.checkPart(with, one, fmt.Sprintf("%s[%d]", c.at, i))
 		}
 	case "allOf":
 		for _, one := range with.([]any) {
-			c.also(one)
+			c.checkSame(one)
 		}
 	case "oneOf", "anyOf":
 		c.choose(keyword, with.([]any))
@@ -121,7 +121,7 @@ func (c *schemaCheck) keyword(keyword string, with any) {
 		}
 	case "additionalProperties", "unevaluatedProperties":
 	default:
-		if !slices.Contains(idle, keyword) {
+		if !slices.Contains(uncheckedKeywords, keyword) {
 			c.fault("this test does not know the keyword %s", keyword)
 		}
 	}
@@ -134,7 +134,7 @@ func (c *schemaCheck) properties(keyword string, with map[string]any) {
 		for of, schema := range with {
 			if keyword == "properties" && of == name || keyword == "patternProperties" && regexp.MustCompile(of).MatchString(name) {
 				c.spokenOf[name] = true
-				c.below(schema, part, c.at+"."+name)
+				c.checkPart(schema, part, c.at+"."+name)
 			}
 		}
 	}
@@ -171,8 +171,8 @@ func (c *schemaCheck) choose(keyword string, choices []any) {
 	}
 }
 
-// composition checks a text as a compose file, and returns its faults.
-func composition(t *testing.T, text string) []string {
+// composeFaults checks a text as a compose file, and returns its faults.
+func composeFaults(t *testing.T, text string) []string {
 	t.Helper()
 	var s specification
 	if err := json.Unmarshal([]byte(readText(t, "tests/house/testdata/compose-spec.json")), &s); err != nil {
@@ -222,8 +222,8 @@ func composition(t *testing.T, text string) []string {
 
 // The compose file follows the Compose Specification, and its services only wait for services and mount volumes that exist.
 func TestTheCompositionFollowsItsSpecification(t *testing.T) {
-	text := deployed(t)["compose/compose.yaml"]
-	if faults := composition(t, text); len(faults) > 0 {
+	text := deployFiles(t)["compose/compose.yaml"]
+	if faults := composeFaults(t, text); len(faults) > 0 {
 		t.Errorf("the faults are %q", faults)
 	}
 	for injected, change := range map[string][2]string{
@@ -241,7 +241,7 @@ func TestTheCompositionFollowsItsSpecification(t *testing.T) {
 			t.Errorf("%s: %q is not in the file", injected, change[0])
 			continue
 		}
-		if len(composition(t, wrong)) == 0 {
+		if len(composeFaults(t, wrong)) == 0 {
 			t.Errorf("%s is not found", injected)
 		}
 	}

@@ -17,12 +17,12 @@ import (
 var (
 	metric   = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a text that asks for it
 	variable = regexp.MustCompile(`\$(\w+)`)             // a variable of a dashboard
-	// gauge matches the definition of a metric in Go.
-	gauge = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
+	// metricDefinition matches the definition of a metric in Go.
+	metricDefinition = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
 
-// deployed returns the texts of all files under deploy, by path.
-func deployed(t *testing.T) map[string]string {
+// deployFiles returns the texts of all files under deploy, by path.
+func deployFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir("../../deploy", func(path string, entry fs.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func deployed(t *testing.T) map[string]string {
 // return anything.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
-	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go")+readText(t, "services/node/devices.go"), -1) {
+	for _, match := range metricDefinition.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go")+readText(t, "services/node/devices.go"), -1) {
 		name := "tidings_" + match[1] + match[2]
 		if match[3] != "" {
 			name = "tidings_cleaner_" + match[3] + "_total"
@@ -53,7 +53,7 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	if len(known) < 25 {
 		t.Fatalf("the program has %d metrics", len(known))
 	}
-	asked := deployed(t)
+	asked := deployFiles(t)
 	asked["docs/operate.md"] = readText(t, "docs/operate.md")
 	for path, text := range asked {
 		if path == "README.md" {
@@ -69,7 +69,7 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 
 // Every JSON and YAML file of a deployment parses, the anchors of YAML included.
 func TestDeploymentsAreWellFormed(t *testing.T) {
-	for path, text := range deployed(t) {
+	for path, text := range deployFiles(t) {
 		switch filepath.Ext(path) {
 		case ".json":
 			if !json.Valid([]byte(text)) {
@@ -123,7 +123,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(deployed(t)["prometheus/alerts.yaml"]), &rules); err != nil || len(rules.Groups) == 0 {
+	if err := yaml.Unmarshal([]byte(deployFiles(t)["prometheus/alerts.yaml"]), &rules); err != nil || len(rules.Groups) == 0 {
 		t.Fatalf("%+v, %v", rules, err)
 	}
 	for _, group := range rules.Groups {
@@ -154,7 +154,7 @@ func TestTheDashboardLoads(t *testing.T) {
 			Targets     []struct{ RefID, Expr string }
 		}
 	}
-	if err := json.Unmarshal([]byte(deployed(t)["grafana/tidings.json"]), &dashboard); err != nil {
+	if err := json.Unmarshal([]byte(deployFiles(t)["grafana/tidings.json"]), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	if dashboard.UID == "" || dashboard.Title == "" || dashboard.SchemaVersion < 30 || len(dashboard.Panels) < 10 {

@@ -93,7 +93,7 @@ func imageFaults(text, goVersion string) (faults []string) {
 // The Dockerfile builds every file that it copies, its user has no rights, and its commands are valid for the Go version in
 // go.mod.
 func TestTheImageIsBuiltAsItSays(t *testing.T) {
-	text := deployed(t)["Dockerfile"]
+	text := deployFiles(t)["Dockerfile"]
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "go.mod"))[1]
 	if faults := imageFaults(text, goVersion); len(faults) > 0 {
 		t.Errorf("the faults are %q", faults)

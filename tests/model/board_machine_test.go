@@ -23,12 +23,12 @@ type boards struct {
 
 	readers, hosts []string
 	shows          []*boardModel
-	then           map[uint64][]boardModel // version of the changelog -> the shows on boards
+	shownAt        map[uint64][]boardModel // version of the changelog -> the shows on boards
 	follows        map[relation]followed   // follower and host -> the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int    // the number of steps of follow so far
-	begin          uint64 // the version of the changelog at the start
+	startVersion   uint64 // the version of the changelog at the start
 }
 
 // boardModel is a show of the model.
@@ -77,7 +77,7 @@ func (b boardModel) times() string {
 }
 
 func newBoards(nodes []*world.Node, flush func()) *boards {
-	b := &boards{nodes: nodes, flush: flush, then: map[uint64][]boardModel{}, follows: map[relation]followed{}, mutes: map[relation]bool{}}
+	b := &boards{nodes: nodes, flush: flush, shownAt: map[uint64][]boardModel{}, follows: map[relation]followed{}, mutes: map[relation]bool{}}
 	number := world.Worlds.Add(1)
 	for i := range 3 {
 		b.hosts = append(b.hosts, fmt.Sprintf("b%d-host%d", number, i))
@@ -86,14 +86,14 @@ func newBoards(nodes []*world.Node, flush func()) *boards {
 		b.readers = append(b.readers, fmt.Sprintf("b%d-reader%d", number, i))
 	}
 	nodes[0].People(slices.Concat(b.hosts, b.readers)...)
-	b.begin = b.note()
+	b.startVersion = b.note()
 	return b
 }
 
 func (b *boards) now() time.Time { return b.nodes[0].Clock.Now().UTC().Truncate(time.Millisecond) }
 
-// pass advances the clock of every node.
-func (b *boards) pass(d time.Duration) {
+// advance advances the clock of every node.
+func (b *boards) advance(d time.Duration) {
 	for _, n := range b.nodes {
 		n.Clock.Advance(d)
 	}
@@ -101,10 +101,10 @@ func (b *boards) pass(d time.Duration) {
 
 func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
 
-// due runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
-func (b *boards) due() {
+// runDue runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
+func (b *boards) runDue() {
 	for _, n := range b.nodes {
-		n.DueJobs()
+		n.RunJobs()
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *boards) note() uint64 {
 		section2, score2 := b.rank()
 		return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(b.id, a.id))
 	})
-	b.then[head] = stands
+	b.shownAt[head] = stands
 	return head
 }
 
@@ -142,7 +142,7 @@ func (b *boards) schedule(t *rapid.T) {
 	show.id = b.node(t).Schedule(host, show.title, at)
 	b.shows = append(b.shows, show)
 	if first {
-		b.due() // no board has a new host until all documents name the host
+		b.runDue() // no board has a new host until all documents name the host
 	}
 	b.note()
 }
@@ -155,8 +155,8 @@ func (b *boards) do(t *rapid.T, show *boardModel, verb, more, want string) {
 	}
 }
 
-// some draws one of the shows; nil while there are none.
-func (b *boards) some(t *rapid.T) *boardModel {
+// drawShow draws one of the shows; nil while there are none.
+func (b *boards) drawShow(t *rapid.T) *boardModel {
 	if len(b.shows) == 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func inputTime(name string, at time.Time) string {
 
 // start starts a show, which may already be live, over, or reported as over.
 func (b *boards) start(t *rapid.T) {
-	show := b.some(t)
+	show := b.drawShow(t)
 	if show == nil {
 		return
 	}
@@ -190,7 +190,7 @@ func (b *boards) start(t *rapid.T) {
 }
 
 func (b *boards) end(t *rapid.T) {
-	show := b.some(t)
+	show := b.drawShow(t)
 	if show == nil {
 		return
 	}
@@ -214,7 +214,7 @@ func (b *boards) end(t *rapid.T) {
 }
 
 func (b *boards) reschedule(t *rapid.T) {
-	show := b.some(t)
+	show := b.drawShow(t)
 	if show == nil {
 		return
 	}
@@ -229,7 +229,7 @@ func (b *boards) reschedule(t *rapid.T) {
 }
 
 func (b *boards) cancel(t *rapid.T) {
-	show := b.some(t)
+	show := b.drawShow(t)
 	if show == nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (b *boards) cancel(t *rapid.T) {
 func (b *boards) follow(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
-	b.pass(time.Millisecond) // a session and a follow in the same millisecond on two nodes have no defined order
+	b.advance(time.Millisecond) // a session and a follow in the same millisecond on two nodes have no defined order
 	_, follows := b.follows[p]
 	nothing := verb == "follow" && follows || verb == "unfollow" && !follows || verb == "unmute" && !b.mutes[p] || verb == "mute" && b.mutes[p]
 	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){changed badges{version}}}`, verb, p.whom), nil)
@@ -265,9 +265,9 @@ func (b *boards) follow(t *rapid.T) {
 
 // want returns the lines that a page of a session must show, and whether more follow.
 func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
-	list, known := b.then[s.version]
-	if !known && s.version > b.begin { // none of these shows existed before the test
-		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.then)))
+	list, known := b.shownAt[s.version]
+	if !known && s.version > b.startVersion { // none of these shows existed before the test
+		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.shownAt)))
 	}
 	after := s.last == ""
 	for _, show := range list {
@@ -282,8 +282,8 @@ func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, mo
 	return page, false
 }
 
-// turn reads a page of a session and compares it with the model. If s has no ID, the page begins a new session.
-func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
+// readPage reads a page of a session and compares it with the model. If s has no ID, the page begins a new session.
+func (b *boards) readPage(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	first := rapid.IntRange(1, 4).Draw(t, "first")
 	n := b.node(t)
 	page := n.Board(s.reader, first, from)
@@ -346,7 +346,7 @@ func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
 
 // open begins a new session.
 func (b *boards) open(t *rapid.T) {
-	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
+	b.readPage(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }
 
 // lives reports whether a session can still be read.
@@ -365,14 +365,14 @@ func (b *boards) goOn(t *rapid.T) {
 	}
 	s := rapid.SampledFrom(b.sessions).Draw(t, "session")
 	if ended := b.now().Sub(s.until); ended > 0 && ended <= time.Minute {
-		b.pass(time.Minute) // a renewal may extend a session by a minute more, so it may or may not be over
+		b.advance(time.Minute) // a renewal may extend a session by a minute more, so it may or may not be over
 	}
 	from := world.BoardPlace{Session: s.id, Last: s.last}
 	if rapid.IntRange(0, 4).Draw(t, "from the top") == 0 {
 		from.Last, s.last = "", ""
 	}
 	if b.lives(s) {
-		b.turn(t, s, from)
+		b.readPage(t, s, from)
 		return
 	}
 	page := b.node(t).Board(s.reader, 2, from)
@@ -383,10 +383,10 @@ func (b *boards) goOn(t *rapid.T) {
 	b.sessions = slices.DeleteFunc(b.sessions, func(one *sessionModel) bool { return one == s })
 }
 
-// later lets some minutes pass, in which sessions that nobody reads can end.
-func (b *boards) later(t *rapid.T) {
+// letTimePass lets some minutes pass, in which sessions that nobody reads can end.
+func (b *boards) letTimePass(t *rapid.T) {
 	// A follow is recent for five minutes. The seven seconds keep a session from beginning exactly five minutes after a follow.
-	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
+	b.advance(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
 }
 
 // lose empties Redis: leases are lost, and sessions end as if no further page had been read.

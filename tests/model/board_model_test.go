@@ -24,7 +24,7 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"schedule": b.schedule, "schedule again": b.schedule, "start": b.start, "start again": b.start, "end": b.end, "end again": b.end,
 		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow, "mode": b.setMode,
-		"open": b.open, "open again": b.open, "go on": b.goOn, "go on again": b.goOn, "go on once more": b.goOn, "later": b.later, "watch": b.watch,
+		"open": b.open, "open again": b.open, "go on": b.goOn, "go on again": b.goOn, "go on once more": b.goOn, "later": b.letTimePass, "watch": b.watch,
 		"work": func(t *rapid.T) {
 			n := b.node(t)
 			n.Work(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
@@ -50,7 +50,7 @@ func (b *boards) pin(t *rapid.T) {
 	}
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
 	b.node(t).Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
-	b.due()
+	b.runDue()
 }
 
 // reload makes every node reload all shows, as a starting node does.
@@ -134,7 +134,7 @@ func (b *boards) setMode(t *rapid.T) {
 func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) {
 	was := map[string]boardModel{}
 	top := -1 // the position of the session's first show
-	for i, show := range b.then[s.version] {
+	for i, show := range b.shownAt[s.version] {
 		if was[show.id] = show; top < 0 && b.has(s, show.host) {
 			top = i
 		}
@@ -146,7 +146,7 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 		if !follows || b.mutes[relation{s.reader, is.host}] {
 			continue
 		}
-		if is.status != "CANCELLED" && (top < 0 || is.above(b.then[s.version][top])) {
+		if is.status != "CANCELLED" && (top < 0 || is.above(b.shownAt[s.version][top])) {
 			above++
 		}
 		then := was[is.id]

@@ -14,21 +14,21 @@ import (
 	"tidings/tests/world"
 )
 
-// boardOf starts a node with a reader who follows a host of three shows.
-func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
+// startBoard starts a node with a reader who follows a host of three shows.
+func startBoard(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
-	return boardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
+	return startBoardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
-// boardOn is boardOf on a node with any options.
-func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
+// startBoardOn is boardOf on a node with any options.
+func startBoardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)
 	n.Follow("reader", "host")
 	for i := range 3 {
 		n.Schedule("host", "show", n.Clock.Now().Add(time.Duration(i+1)*24*time.Hour))
 	}
-	n.DueJobs()
+	n.RunJobs()
 	if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 func TestHowManySessionsThereAre(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
-			n, reader := boardOf(t, redistest.Redis(t), sessions)
+			n, reader := startBoard(t, redistest.Redis(t), sessions)
 			open := func(device string) live.Session {
 				t.Helper()
 				return n.BoardFor(reader, live.Ask{Device: device}).Session
@@ -76,7 +76,7 @@ func TestHowLongSessionsLive(t *testing.T) {
 		"redis":    func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, reader := boardOf(t, redis(t), "request")
+			n, reader := startBoard(t, redis(t), "request")
 			idle, used := n.BoardFor(reader, live.Ask{}), n.BoardFor(reader, live.Ask{})
 			turn := func(page live.Board) live.Board {
 				t.Helper()
@@ -112,7 +112,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	// moved returns a board whose last show moved to the top after the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
-		n, reader = boardOn(t, options)
+		n, reader = startBoardOn(t, options)
 		top = n.BoardFor(reader, live.Ask{})
 		shows := n.Board("reader", 3, world.BoardPlace{}).Ids()
 		n.OnShow("host", "startShow", shows[2])
@@ -172,7 +172,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 
 // A session lives while a subscription shows it. When the session is too old, the subscription begins a new session.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
-	n, reader := boardOf(t, redistest.Redis(t), "request")
+	n, reader := startBoard(t, redistest.Redis(t), "request")
 	page := n.BoardFor(reader, live.Ask{})
 	text := page.Session.String()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 
 // An event of the host application marks a user's board as seen: as it was when a session began, or as it is now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
-	n, reader := boardOf(t, "embedded", "request")
+	n, reader := startBoard(t, "embedded", "request")
 	session := n.BoardFor(reader, live.Ask{}).Session
 	n.Schedule("host", "one more", n.Clock.Now().Add(time.Hour))
 	for _, step := range []struct {

@@ -46,12 +46,12 @@ func newHome(n *world.Node, flush, lose func()) *home {
 		}
 		return false
 	}
-	h.Moves = []func(*rapid.T){h.Publish, h.several, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean, h.SetMode}
+	h.Moves = []func(*rapid.T){h.Publish, h.publishSeveral, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean, h.SetMode}
 	return h
 }
 
-// two draws two different people.
-func (h *home) two(t *rapid.T) relation {
+// drawPair draws two different people.
+func (h *home) drawPair(t *rapid.T) relation {
 	i, j := rapid.IntRange(0, len(h.People)-1).Draw(t, "who"), rapid.IntRange(0, len(h.People)-2).Draw(t, "whom")
 	if j >= i {
 		j++
@@ -69,8 +69,8 @@ func (h *home) act(t *rapid.T, verb string, p relation, more string, changes boo
 
 // mute mutes a person forever or for a time. The person may already be muted.
 func (h *home) mute(t *rapid.T) {
-	h.end(t)
-	p, more, until := h.two(t), "", time.Time{}
+	h.runDue(t)
+	p, more, until := h.drawPair(t), "", time.Time{}
 	if rapid.Bool().Draw(t, "for a while") {
 		until = h.N.Clock.Now().Add(time.Minute)
 		more = fmt.Sprintf(`,until:%q`, until.UTC().Format(time.RFC3339Nano))
@@ -81,15 +81,15 @@ func (h *home) mute(t *rapid.T) {
 }
 
 func (h *home) unmute(t *rapid.T) {
-	h.end(t)
-	p := h.two(t)
+	h.runDue(t)
+	p := h.drawPair(t)
 	_, muted := h.mutes[p]
 	h.act(t, "unmute", p, "", muted)
 	delete(h.mutes, p)
 }
 
-// end runs the due jobs, including the jobs of expired mutes: a mute holds until its job has run.
-func (h *home) end(*rapid.T) {
+// runDue runs the due jobs, including the jobs of expired mutes: a mute holds until its job has run.
+func (h *home) runDue(*rapid.T) {
 	h.N.Settle()
 	h.Pending = false
 	for p, until := range h.mutes {
@@ -101,7 +101,7 @@ func (h *home) end(*rapid.T) {
 
 // hide hides a person from another, or ends the hide.
 func (h *home) hide(t *rapid.T) {
-	p := h.two(t)
+	p := h.drawPair(t)
 	h.Pending = true // the job changes the other person's feed
 	if _, hides := h.hides[p]; hides {
 		h.act(t, "unhideFrom", p, "", true)
@@ -113,7 +113,7 @@ func (h *home) hide(t *rapid.T) {
 }
 
 func (h *home) block(t *rapid.T) {
-	p := h.two(t)
+	p := h.drawPair(t)
 	_, blocked := h.blocks[p]
 	h.act(t, "block", p, "", !blocked)
 	if !blocked {
@@ -125,7 +125,7 @@ func (h *home) block(t *rapid.T) {
 }
 
 func (h *home) unblock(t *rapid.T) {
-	p := h.two(t)
+	p := h.drawPair(t)
 	_, blocked := h.blocks[p]
 	h.act(t, "unblock", p, "", blocked)
 	delete(h.blocks, p)
@@ -134,7 +134,7 @@ func (h *home) unblock(t *rapid.T) {
 // follow lets a drawn person follow another. It is refused while either person blocks the other. If the other person blocks, the
 // answer is the same as for a user who does not exist.
 func (h *home) follow(t *rapid.T) {
-	p := h.two(t)
+	p := h.drawPair(t)
 	_, blocks := h.blocks[p]
 	_, blocked := h.blocks[relation{p.whom, p.who}]
 	if !blocks && !blocked {
@@ -156,7 +156,7 @@ func (h *home) flip(t *rapid.T) {
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE", "null"}).Draw(t, "mode")
 	h.N.Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, person, mode), nil, nil)
 	if rapid.Bool().Draw(t, "at once") {
-		h.end(t)
+		h.runDue(t)
 	}
 }
 
@@ -177,7 +177,7 @@ func (h *home) clean(t *rapid.T) {
 // leaveInFlight leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees the post on
 // the first page, and afterwards in the count.
 func (h *home) leaveInFlight(t *rapid.T) {
-	h.end(t)
+	h.runDue(t)
 	audience := func(author string) (count int) {
 		for _, person := range h.People {
 			if _, follows := h.Followed(person, author); follows {
@@ -199,15 +199,15 @@ func (h *home) leaveInFlight(t *rapid.T) {
 	}
 }
 
-// several publishes several posts of drawn authors at once.
-func (h *home) several(t *rapid.T) {
+// publishSeveral publishes several posts of drawn authors at once.
+func (h *home) publishSeveral(t *rapid.T) {
 	for range rapid.IntRange(2, 5).Draw(t, "posts") {
 		h.Publish(t)
 	}
 }
 
 func (h *home) compareAll(t *rapid.T) {
-	h.end(t)
+	h.runDue(t)
 	for _, person := range h.People {
 		h.CompareFeed(t, person)
 	}
@@ -216,10 +216,10 @@ func (h *home) compareAll(t *rapid.T) {
 func (h *home) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){"compare": h.compareAll}
 	for name, action := range map[string]func(*rapid.T){
-		"publish": h.Publish, "publish several": h.several, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
+		"publish": h.Publish, "publish several": h.publishSeveral, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
 		"unfollow": h.Unfollow, "mode": h.SetMode, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
 		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.leaveInFlight,
-		"walk": func(t *rapid.T) { h.end(t); h.Walk(t) },
+		"walk": func(t *rapid.T) { h.runDue(t); h.Walk(t) },
 		"look": func(t *rapid.T) { h.Look(t, h.Person(t, "person")) },
 	} {
 		actions[name] = action

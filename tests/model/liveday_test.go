@@ -60,7 +60,7 @@ func TestADayOfShows(t *testing.T) {
 		})
 	serve := func() *world.Node {
 		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true})
-		n.Due()
+		n.RunJobsAndTail()
 		return n
 	}
 	check := func(n *world.Node, when string, imported int) {
@@ -81,7 +81,7 @@ func TestADayOfShows(t *testing.T) {
 	showsOf(part, shows)
 	n = serve()
 	check(n, "after both", shows)
-	n.Due()
+	n.RunJobsAndTail()
 	check(n, "with every job done", shows)
 	server.Flush()
 	check(n, "after FLUSHALL", shows)

@@ -41,8 +41,8 @@ func readPanel(t *testing.T, url, as string) (read panel) {
 	return read
 }
 
-// agrees returns an error if the number, its explanation and the list differ.
-func (p *panel) agrees() error {
+// compare returns an error if the number, its explanation and the list differ.
+func (p *panel) compare() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
 		if !edge.Node.Seen {
@@ -115,7 +115,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 				if listed, number := len(read.Viewer.Notifications.Edges), read.Viewer.Badges.Notifications.Total.Value; listed != posts || number != unseen(i) {
 					return fmt.Errorf("%s: %d are listed and %d unseen, want %d and %d", author(i), listed, number, posts, unseen(i))
 				}
-				return read.agrees()
+				return read.compare()
 			})
 		}
 	}

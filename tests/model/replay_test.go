@@ -18,8 +18,8 @@ import (
 	"tidings/tests/world"
 )
 
-// replayed is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
-type replayed struct {
+// replayNode is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
+type replayNode struct {
 	*world.Node
 	group string                // the ID of the conversation on this node
 	ids   map[eventIndex]string // this node's ID of the object that each event made
@@ -27,21 +27,21 @@ type replayed struct {
 }
 
 // advanceTo moves the clock forward to a time.
-func (r *replayed) advanceTo(at time.Time) {
+func (r *replayNode) advanceTo(at time.Time) {
 	if ahead := at.Sub(r.Clock.Now()); ahead > 0 {
 		r.Clock.Advance(ahead)
 	}
 }
 
-// settled runs the due jobs and, two seconds later, their repetitions.
-func (r *replayed) settled() {
-	r.Due()
+// runDueTwice runs the due jobs and, two seconds later, their repetitions.
+func (r *replayNode) runDueTwice() {
+	r.RunJobsAndTail()
 	r.Clock.Advance(2 * time.Second)
-	r.Due()
+	r.RunJobsAndTail()
 }
 
-// resolved returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
-func (r *replayed) resolved(input map[string]any, group string) (_ map[string]any, ok bool) {
+// resolve returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
+func (r *replayNode) resolve(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
 		if of, is := value.(eventIndex); is {
@@ -55,7 +55,7 @@ func (r *replayed) resolved(input map[string]any, group string) (_ map[string]an
 }
 
 // ingest sends events; first is the index of the first event in the history.
-func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
+func (r *replayNode) ingest(t *rapid.T, first int, events []map[string]any) {
 	var data struct {
 		Ingest struct {
 			Results []struct {
@@ -94,41 +94,41 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 }
 
 // reach moves the clock to a time, and runs the jobs that become due on the way.
-func (r *replayed) reach(h *history, at time.Time) {
+func (r *replayNode) reach(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
 			r.advanceTo(due.Add(time.Second))
-			r.settled()
+			r.runDueTwice()
 		}
 	}
 	r.advanceTo(at)
-	r.Due()
+	r.RunJobsAndTail()
 }
 
-// live sends each event when it happens, and lets its jobs end before the next.
-func (r *replayed) live(t *rapid.T, h *history) {
+// sendLive sends each event when it happens, and lets its jobs end before the next.
+func (r *replayNode) sendLive(t *rapid.T, h *history) {
 	for i, e := range h.events {
 		r.reach(h, e.at)
-		input, known := r.resolved(e.input, h.group)
+		input, known := r.resolve(e.input, h.group)
 		if !known { // the event that would have made the object was refused
 			r.codes = append(r.codes, "-")
 			continue
 		}
 		r.ingest(t, i, []map[string]any{eventOf(e, input, false)})
-		r.settled()
+		r.runDueTwice()
 	}
 }
 
-// later sends all events in batches, after the last event happened. An event that refers to the object of an earlier event is
+// sendLater sends all events in batches, after the last event happened. An event that refers to the object of an earlier event is
 // sent once that event's answer has the ID.
-func (r *replayed) later(t *rapid.T, h *history) {
+func (r *replayNode) sendLater(t *rapid.T, h *history) {
 	r.reach(h, h.clock)
 	for done := 0; done < len(h.events); {
 		size := rapid.IntRange(1, 40).Draw(t, "batch")
 		var batch []map[string]any
 		first := done
 		for ; done < len(h.events) && len(batch) < size; done++ {
-			input, known := r.resolved(h.events[done].input, h.group)
+			input, known := r.resolve(h.events[done].input, h.group)
 			if !known {
 				break
 			}
@@ -141,13 +141,13 @@ func (r *replayed) later(t *rapid.T, h *history) {
 		}
 		r.ingest(t, first, batch)
 		if rapid.Bool().Draw(t, "jobs") {
-			r.Due()
+			r.RunJobsAndTail()
 		}
 	}
 }
 
 // startReplay creates the people of a history on a node by their first visits, and their room.
-func (r *replayed) startReplay(people []string) {
+func (r *replayNode) startReplay(people []string) {
 	r.ids, r.codes = map[eventIndex]string{}, nil
 	for _, person := range people {
 		r.Badges(person)
@@ -162,11 +162,11 @@ func (r *replayed) startReplay(people []string) {
 	}
 	r.Must(people[0], `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"room",memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
 	r.group = data.CreateConversation.Conversation.ID
-	r.settled()
+	r.runDueTwice()
 }
 
 // checkReplay gives random histories to both nodes, live and later, and compares what everybody sees.
-func checkReplay(t *testing.T, live, later *replayed) {
+func checkReplay(t *testing.T, live, later *replayNode) {
 	histories.Fewer(t, 4)
 	number := 0
 	var due []time.Time // of all histories, because jobs of one history may become due during the next
@@ -181,7 +181,7 @@ func checkReplay(t *testing.T, live, later *replayed) {
 			begin = now
 		}
 		begin = begin.Truncate(time.Hour).Add(time.Hour)
-		for _, node := range []*replayed{live, later} {
+		for _, node := range []*replayNode{live, later} {
 			node.reach(h, begin)
 			node.startReplay(h.people)
 		}
@@ -191,13 +191,13 @@ func checkReplay(t *testing.T, live, later *replayed) {
 			h.next()
 		}
 		due = h.due
-		live.live(t, h)
+		live.sendLive(t, h)
 		h.clock = h.clock.Add(time.Hour)
-		later.later(t, h)
+		later.sendLater(t, h)
 		end := h.clock.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours after")) * time.Hour)
-		for _, node := range []*replayed{live, later} {
+		for _, node := range []*replayNode{live, later} {
 			node.reach(h, end)
-			node.settled()
+			node.runDueTwice()
 		}
 		if diff := cmp.Diff(live.codes, later.codes); diff != "" {
 			t.Fatalf("other answers (- live, + replayed):\n%s\n%s", diff, h.text())
@@ -222,21 +222,21 @@ func (h *history) text() string {
 // expiring lets unread items expire while a history runs.
 func expiring(cfg *node.Config) {
 	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
-	cfg.NotifyFor = []string{"LIKE=1", "FOLLOW=2"}
+	cfg.NotificationExpiry = []string{"LIKE=1", "FOLLOW=2"}
 }
 
 // A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported
 // live: the same numbers, lists, orders and times for everyone. The numbers also equal a count of the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
-		start := func() *replayed {
-			return &replayed{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: expiring})}
+		start := func() *replayNode {
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: expiring})}
 		}
 		checkReplay(t, start(), start())
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		start := func() *replayed {
-			return &replayed{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: expiring})}
+		start := func() *replayNode {
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: expiring})}
 		}
 		checkReplay(t, start(), start())
 	})
@@ -322,7 +322,7 @@ func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 						t.Fatalf("%s: %s", events[i].name, result.Error.Message)
 					}
 				}
-				n.Due()
+				n.RunJobsAndTail()
 			}
 			at := func(e pastEvent, as string, ago time.Duration) pastEvent {
 				e.as, e.at = as, now.Add(-ago)

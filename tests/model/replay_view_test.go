@@ -24,14 +24,14 @@ const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value pre
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
 
-// hidden matches the parts that may differ between two nodes: versions, and times below the minute.
-var hidden = []*regexp.Regexp{
+// volatile matches the parts that may differ between two nodes: versions, and times below the minute.
+var volatile = []*regexp.Regexp{
 	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
 // sees returns everything of replayView that a person is shown, once a recount has found that the badges equal the facts.
-func (r *replayed) sees(t *rapid.T, person string) any {
+func (r *replayNode) sees(t *rapid.T, person string) any {
 	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }
 	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": user(person)}, &differed)
@@ -48,12 +48,12 @@ func (r *replayed) sees(t *rapid.T, person string) any {
 		// job that took too long is repeated.
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
 			left := r.Jobs.UpdateStaleViews(r.TB.Context())
-			r.settled()
+			r.runDueTwice()
 			return fmt.Errorf("%s sees what is STALE, and %d users' views are owed an update: %s", person, left, text)
 		}
 		return nil
 	})
-	for i, what := range hidden {
+	for i, what := range volatile {
 		text = what.ReplaceAllString(text, []string{`"$1":null`, `$1`}[i])
 	}
 	var seen any

@@ -40,7 +40,7 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	t.Helper()
 	file, err := os.Open(world.SharedData(roomFile))
 	if os.IsNotExist(err) {
-		for _, line := range madeRoom(days) {
+		for _, line := range generateRoom(days) {
 			if line.kind == "" {
 				end(line.day)
 			} else {
@@ -83,8 +83,8 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	end(day)
 }
 
-// madeRoom generates a log: more people come each day, and each day ends with a line without a kind.
-func madeRoom(days int) (lines []roomLine) {
+// generateRoom generates a log: more people come each day, and each day ends with a line without a kind.
+func generateRoom(days int) (lines []roomLine) {
 	for day := range days {
 		name := fmt.Sprint("day", day)
 		for i := range 800 {
@@ -112,24 +112,24 @@ type roomPerson struct {
 	mentioned []int // sequences of messages that mention them
 }
 
-// waits counts the person's unread messages from the lists, given the sequence of the newest message.
-func (p *roomPerson) waits(head int) (unread, mentions int) {
+// countUnread counts the person's unread messages from the lists, given the sequence of the newest message.
+func (p *roomPerson) countUnread(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
 	return head - p.base - after(p.own), after(p.mentioned)
 }
 
 // room replays the log through ingest, in batches, and keeps the plain counts.
 type room struct {
-	n      *world.Node
-	t      *testing.T
-	id     string
-	number services.ConversationID // the ID, parsed
-	people map[string]*roomPerson
-	here   []string          // the members, in the order in which they are chosen to read
-	head   int               // the sequence of the newest message
-	batch  []map[string]any  // events that are not sent yet
-	sent   int               // events that were sent
-	ways   map[chat.Way]bool // the ways of counting that the conversation had
+	n       *world.Node
+	t       *testing.T
+	id      string
+	number  services.ConversationID // the ID, parsed
+	people  map[string]*roomPerson
+	members []string          // the members, in the order in which they are chosen to read
+	head    int               // the sequence of the newest message
+	batch   []map[string]any  // events that are not sent yet
+	sent    int               // events that were sent
+	ways    map[chat.Way]bool // the ways of counting that the conversation had
 }
 
 func roomKey(user string) string { return "irc" + user }
@@ -195,14 +195,14 @@ func (r *room) do(line roomLine) {
 		if person.in {
 			r.event("quitConversation", line.user, nil)
 			person.in = false
-			r.here = slices.DeleteFunc(r.here, func(user string) bool { return user == line.user })
+			r.members = slices.DeleteFunc(r.members, func(user string) bool { return user == line.user })
 		}
 		return
 	}
 	if !person.in {
 		r.event("joinConversation", line.user, nil)
 		person.in, person.base = true, r.head
-		r.here = append(r.here, line.user)
+		r.members = append(r.members, line.user)
 	}
 	if line.kind != "msg" {
 		return
@@ -223,7 +223,7 @@ func (r *room) do(line roomLine) {
 // read makes members read by a fixed rule: now and then one member reads all messages, another member all but the newest 3,
 // and a third member marks the newest messages as unread.
 func (r *room) read() {
-	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
+	reader := func(step int) string { return r.members[r.head*step%len(r.members)] }
 	message := func(number int) string {
 		return services.NewMessageID(r.number, int64(number)).GlobalID()
 	}
@@ -284,7 +284,7 @@ func (r *room) checkSome(day string, users []string) {
 		}
 		person, unread, mentions := r.people[user], 0, 0
 		if person.in {
-			unread, mentions = person.waits(r.head)
+			unread, mentions = person.countUnread(r.head)
 		}
 		if read[i].Conversations.Total.Precision == services.Stale { // the machine is busy, and Redis missed its deadline
 			world.Eventually(r.t, 30*time.Second, "Redis answers", func() bool {
@@ -328,7 +328,7 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 // The generated log, for machines without the real log, has everything that the test needs.
 func TestTheGeneratedRoomIsRealistic(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
-	for _, line := range madeRoom(roomDays) {
+	for _, line := range generateRoom(roomDays) {
 		kinds[line.kind]++
 		people[line.user] = true
 	}

@@ -17,17 +17,17 @@ type stream struct {
 	watch *world.Changes // what was read of the stream so far
 }
 
-// streaming starts a node whose change stream is on, with a few people.
-func streaming(t *testing.T) stream {
+// startStream starts a node whose change stream is on, with a few people.
+func startStream(t *testing.T) stream {
 	t.Helper()
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 	n.People("ann", "bob", "cat", "dan")
 	return stream{n, t, &world.Changes{}}
 }
 
-// does runs an operation, and waits until ann's last change in the stream has this total.
-func (s stream) does(as, operation string, total int) {
+// doUntil runs an operation, and waits until ann's last change in the stream has this total.
+func (s stream) doUntil(as, operation string, total int) {
 	s.t.Helper()
 	s.Must(as, operation, nil, nil)
 	world.Eventually(s.t, 20*time.Second, fmt.Sprintf("a total of %d after %s", total, operation), func() bool {
@@ -38,9 +38,9 @@ func (s stream) does(as, operation string, total int) {
 	})
 }
 
-// says checks the change of ann that a reader at the position after finds. source names the source and the part of the change's
+// wantChange checks the change of ann that a reader at the position after finds. source names the source and the part of the change's
 // cause; it is "" for a silent change. says returns the position after this change.
-func (s stream) says(what, after, source string) (position string) {
+func (s stream) wantChange(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := changesPage(s.Node, 100, after)
 	for _, change := range list {
@@ -73,50 +73,50 @@ func (s stream) talk() (id string) {
 // A reader who has not heard an alert still finds it after the user has seen other items that had raised the number in
 // silence.
 func TestAnAlertOutlivesSilentItems(t *testing.T) {
-	s := streaming(t)
+	s := startStream(t)
 	_, start, _ := changesPage(s.Node, 100, "")
 	first, second, talk := s.Publish("ann", "a post"), s.Publish("ann", "another"), s.talk()
 	s.Must("ann", `mutation{setCategoryPreference(input:{category:"LIKE",push:false}){changed}}`, nil, nil)
-	s.does("bob", `mutation{likePost(input:{postId:"`+first+`"}){post{id}}}`, 1)
-	s.does("bob", `mutation{likePost(input:{postId:"`+second+`"}){post{id}}}`, 2)
-	s.says("likes that do not alert", start, "")
-	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 3)
-	s.does("ann", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, 1)
-	end := s.says("a message, after the likes were seen", start, "CONVERSATIONS ")
-	s.does("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 0)
-	s.says("the message was read", start, "")
-	s.says("the message was read, after it was heard", end, "")
+	s.doUntil("bob", `mutation{likePost(input:{postId:"`+first+`"}){post{id}}}`, 1)
+	s.doUntil("bob", `mutation{likePost(input:{postId:"`+second+`"}){post{id}}}`, 2)
+	s.wantChange("likes that do not alert", start, "")
+	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 3)
+	s.doUntil("ann", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, 1)
+	end := s.wantChange("a message, after the likes were seen", start, "CONVERSATIONS ")
+	s.doUntil("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 0)
+	s.wantChange("the message was read", start, "")
+	s.wantChange("the message was read, after it was heard", end, "")
 }
 
 // An item that was read, withdrawn or recalled before a reader heard of it alerts nobody, even if other items are unread.
 func TestNothingAlertsThatIsGone(t *testing.T) {
-	s := streaming(t)
+	s := startStream(t)
 	_, start, _ := changesPage(s.Node, 100, "")
 	post, talk := s.Publish("ann", "a post"), s.talk()
-	s.does("bob", `mutation{likePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
-	heard := s.says("a like", start, "NOTIFICATIONS LIKE")
-	s.does("cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, 2)
-	s.does("ann", `mutation{markNotificationsSeen(input:{categories:[FOLLOW]}){badges{version}}}`, 1)
-	s.says("a follow that was seen", heard, "")
-	s.says("a follow that was seen, and a like that was not heard", start, "NOTIFICATIONS LIKE")
-	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 2)
-	s.does("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
-	s.says("a message that was read", heard, "")
+	s.doUntil("bob", `mutation{likePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	heard := s.wantChange("a like", start, "NOTIFICATIONS LIKE")
+	s.doUntil("cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, 2)
+	s.doUntil("ann", `mutation{markNotificationsSeen(input:{categories:[FOLLOW]}){badges{version}}}`, 1)
+	s.wantChange("a follow that was seen", heard, "")
+	s.wantChange("a follow that was seen, and a like that was not heard", start, "NOTIFICATIONS LIKE")
+	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 2)
+	s.doUntil("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
+	s.wantChange("a message that was read", heard, "")
 
 	other := s.Publish("ann", "another post") // within one category the newest item decides
-	s.does("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
-	s.says("a second like", heard, "NOTIFICATIONS LIKE")
-	s.does("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
-	s.says("a second like that was taken back", heard, "")
-	s.says("the first one, unheard", start, "NOTIFICATIONS LIKE")
-	s.does("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
-	s.does("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
-	s.says("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
+	s.doUntil("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.wantChange("a second like", heard, "NOTIFICATIONS LIKE")
+	s.doUntil("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
+	s.wantChange("a second like that was taken back", heard, "")
+	s.wantChange("the first one, unheard", start, "NOTIFICATIONS LIKE")
+	s.doUntil("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.doUntil("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	s.wantChange("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
 }
 
 // A user who has never opened the application still gets alerts of their items: icons and alerts are for such users.
 func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
-	s := streaming(t)
+	s := startStream(t)
 	_, heard, _ := changesPage(s.Node, 100, "")
 	var told struct {
 		Ingest struct{ Results []struct{ ID string } }
@@ -133,20 +133,20 @@ func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 		{"host:ingest", `mutation{notify(input:{to:["user:ann"],category:"orders",title:"sent"}){created}}`, "NOTIFICATIONS orders"},
 		{"host:ingest", `mutation{sendSiteMessage(input:{to:["user:ann"],type:"general",title:"hello"}){created}}`, "SITE_MESSAGES general"},
 	} {
-		s.does(c.as, c.operation, i+1)
-		heard = s.says(c.operation, heard, c.source)
+		s.doUntil(c.as, c.operation, i+1)
+		heard = s.wantChange(c.operation, heard, c.source)
 	}
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
 	s.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
 	group := made.CreateConversation.Conversation.ID
-	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
-	heard = s.says("a message in a group", heard, "CONVERSATIONS ")
-	s.does("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
-	heard = s.says("the removal from the group", heard, "")
-	s.does("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
-	s.says("the removal of a category", heard, "")
+	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
+	heard = s.wantChange("a message in a group", heard, "CONVERSATIONS ")
+	s.doUntil("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
+	heard = s.wantChange("the removal from the group", heard, "")
+	s.doUntil("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
+	s.wantChange("the removal of a category", heard, "")
 	visits, err := people.LastVisits(t.Context(), s.Store, s.IDsOf("ann"))
 	if at := visits[s.IDsOf("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
@@ -155,15 +155,15 @@ func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 
 // Messages that were sent while a conversation was muted alert nobody when the mute ends. Later messages do.
 func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
-	s := streaming(t)
+	s := startStream(t)
 	_, start, _ := changesPage(s.Node, 100, "")
 	talk := s.talk()
 	say := func(in, mentions string, total int) {
 		t.Helper()
-		s.does("bob", `mutation{sendMessage(input:{conversationId:"`+in+`",body:"hello"`+mentions+`}){message{id}}}`, total)
+		s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+in+`",body:"hello"`+mentions+`}){message{id}}}`, total)
 	}
 	say(talk, "", 1)
-	heard := s.says("a message", start, "CONVERSATIONS ")
+	heard := s.wantChange("a message", start, "CONVERSATIONS ")
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
@@ -172,30 +172,30 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s.Must("ann", `mutation{muteConversation(input:{conversationId:"`+other+`"}){changed}}`, nil, nil)
 	say(other, "", 1)
 	say(other, `,mentionIds:["user:ann"]`, 2)
-	heard = s.says("a mention while muted", heard, "CONVERSATIONS ")
+	heard = s.wantChange("a mention while muted", heard, "CONVERSATIONS ")
 	say(other, "", 2)
-	s.does("ann", `mutation{unmuteConversation(input:{conversationId:"`+other+`"}){changed}}`, 4)
-	heard = s.says("the end of the mute", heard, "")
+	s.doUntil("ann", `mutation{unmuteConversation(input:{conversationId:"`+other+`"}){changed}}`, 4)
+	heard = s.wantChange("the end of the mute", heard, "")
 	say(other, "", 5)
-	heard = s.says("a message after it", heard, "CONVERSATIONS ")
+	heard = s.wantChange("a message after it", heard, "CONVERSATIONS ")
 	say(talk, "", 6)
-	s.says("a message elsewhere", heard, "CONVERSATIONS ")
+	s.wantChange("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
 // A user who marks a read message as unread gets no alert for it. This holds even if the last message of the conversation, which
 // the user sent, was never reported.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
-	s := streaming(t)
+	s := startStream(t)
 	_, heard, _ := changesPage(s.Node, 100, "")
 	talk := s.talk()
 	var sent struct {
 		SendMessage struct{ Message struct{ ID string } }
 	}
 	s.Must("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello",mentionIds:["user:ann"]}){message{id}}}`, nil, &sent)
-	s.does("ann", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hi"}){message{id}}}`, 0)
+	s.doUntil("ann", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hi"}){message{id}}}`, 0)
 	_, heard, _ = changesPage(s.Node, 100, heard)
-	s.does("ann", `mutation{markConversationUnread(input:{fromMessageId:"`+sent.SendMessage.Message.ID+`"}){changed}}`, 1)
-	heard = s.says("the mark as unread", heard, "")
-	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"well"}){message{id}}}`, 2)
-	s.says("a message after it", heard, "CONVERSATIONS ")
+	s.doUntil("ann", `mutation{markConversationUnread(input:{fromMessageId:"`+sent.SendMessage.Message.ID+`"}){changed}}`, 1)
+	heard = s.wantChange("the mark as unread", heard, "")
+	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"well"}){message{id}}}`, 2)
+	s.wantChange("a message after it", heard, "CONVERSATIONS ")
 }

@@ -27,7 +27,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		changing(24 * time.Hour)(cfg)
+		withStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
 	n.Badges("ann")
@@ -65,7 +65,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 // Browsers too alert for an item that arrives after the user's last socket is closed. In this test the socket has shown no
 // item.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
-	n, push := pushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
+	n, push := startPushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
 	phone{push.Browser("phone"), n}.register("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")

@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// told is the part of a user's view that shows the host application's categories.
-type told struct {
+// categoriesView is the part of a user's view that shows the host application's categories.
+type categoriesView struct {
 	Viewer struct {
 		Badges struct {
 			Total         struct{ Value int }
@@ -51,7 +51,7 @@ type told struct {
 }
 
 // counts prints the counts of the host application's categories: name=value, then the display if it differs, "out" and "older".
-func (v told) counts() string {
+func (v categoriesView) counts() string {
 	var shown []string
 	sum := 0
 	for _, one := range v.Viewer.Badges.Notifications.Categories {
@@ -80,7 +80,7 @@ func (v told) counts() string {
 type hostWalk struct{ *world.Node }
 
 // sees reads a user's view and checks its counts, see told.counts.
-func (n hostWalk) sees(user, want string) (v told) {
+func (n hostWalk) sees(user, want string) (v categoriesView) {
 	n.TB.Helper()
 	n.Must(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
 		badgeExplained{part items{nodeId clearedBy}} awayDigest(since:"2020-01-01T00:00:00Z"){parts{part count{value}}}

@@ -69,8 +69,8 @@ func TestTheComposedDeployment(t *testing.T) {
 	open() // the devices of the killed node must connect again; here all devices do
 	show()
 	c.start("node-1")
-	c.ready("node-1")
-	visitor := c.client()
+	c.waitReady("node-1")
+	visitor := c.newClientAddress()
 	world.Eventually(t, world.Convergence, "the proxy uses the node again", func() bool {
 		_, leave := c.upgrade(visitor)
 		leave()
@@ -87,7 +87,7 @@ func TestTheComposedDeployment(t *testing.T) {
 // countsAddresses checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
 func (c *composition) countsAddresses() {
 	c.t.Helper()
-	one, refused := c.client(), 0
+	one, refused := c.newClientAddress(), 0
 	for range 7 { // three are allowed on each node
 		if status, _ := c.upgrade(one); status == http.StatusTooManyRequests {
 			refused++
@@ -98,7 +98,7 @@ func (c *composition) countsAddresses() {
 	if refused == 0 {
 		c.t.Error("no socket of one address was refused")
 	}
-	if status, _ := c.upgrade(c.client()); status != http.StatusSwitchingProtocols {
+	if status, _ := c.upgrade(c.newClientAddress()); status != http.StatusSwitchingProtocols {
 		c.t.Errorf("the socket of another client got %d", status)
 	}
 }
@@ -163,8 +163,8 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 			return err
 		})
 	}
-	until(200*time.Millisecond, c.connects)
-	until(500*time.Millisecond, c.streams)
+	until(200*time.Millisecond, c.tryConnect)
+	until(500*time.Millisecond, c.tryStream)
 	for i, device := range devices {
 		work.Go(func() {
 			world.Eventually(t, 20*time.Second, "the device is asked to connect again, or its node stays", func() bool {
@@ -179,7 +179,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 			if _, err := device.Shown(); err == nil {
 				return
 			}
-			if code := device.ClosedWith(t, time.Second); code != websocket.CloseServiceRestart {
+			if code := device.WaitCloseCode(t, time.Second); code != websocket.CloseServiceRestart {
 				t.Errorf("a device was closed with %d", code)
 			}
 			devices[i] = c.watch("reader")
@@ -195,9 +195,9 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	}
 }
 
-// connects opens a socket and closes it. A refusal is an error, because it would cost a person time.
-func (c *composition) connects() error {
-	status, leave := c.upgrade(c.client())
+// tryConnect opens a socket and closes it. A refusal is an error, because it would cost a person time.
+func (c *composition) tryConnect() error {
+	status, leave := c.upgrade(c.newClientAddress())
 	defer leave()
 	if status != http.StatusSwitchingProtocols {
 		return fmt.Errorf("a socket got %d", status)
@@ -205,10 +205,10 @@ func (c *composition) connects() error {
 	return nil
 }
 
-// streams opens an event stream and closes it. A stream is a POST, which the proxy sends to one node only. So a draining node may
+// tryStream opens an event stream and closes it. A stream is a POST, which the proxy sends to one node only. So a draining node may
 // refuse it with 503 and a time to try again.
-func (c *composition) streams() error {
-	network := net.Dialer{LocalAddr: c.client()}
+func (c *composition) tryStream() error {
+	network := net.Dialer{LocalAddr: c.newClientAddress()}
 	client := http.Client{Transport: &http.Transport{DialContext: network.DialContext}}
 	defer client.CloseIdleConnections()
 	response, err := c.openStream(&client, "reader")

@@ -47,8 +47,8 @@ type service struct {
 	Command     string
 }
 
-// hosts are the last parts of the addresses of services. The last parts of clients' addresses are higher.
-var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
+// lastOctets are the last parts of the addresses of services. The last parts of clients' addresses are higher.
+var lastOctets = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
 const clientsAbove = 100 // the last parts of clients' addresses are greater
 
@@ -68,7 +68,7 @@ func compose(t *testing.T) *composition {
 			c.image[name] = value
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+	for _, name := range slices.Sorted(maps.Keys(lastOctets)) {
 		if strings.HasPrefix(name, "redis-") {
 			c.redis(name)
 		}
@@ -79,7 +79,7 @@ func compose(t *testing.T) *composition {
 		c.start(name)
 	}
 	for name := range c.nodes {
-		c.ready(name)
+		c.waitReady(name)
 	}
 	c.proxy(c.file("deploy/compose/nginx.conf"))
 	return c
@@ -101,10 +101,12 @@ func (c *composition) file(path string) string {
 	return string(text)
 }
 
-func (c *composition) address(name string) string { return fmt.Sprint(c.network, ".", hosts[name]) }
+func (c *composition) address(name string) string {
+	return fmt.Sprint(c.network, ".", lastOctets[name])
+}
 
-// addressed replaces the names of nodes and of Redis servers by addresses.
-func (c *composition) addressed(text string) string {
+// withAddresses replaces the names of nodes and of Redis servers by addresses.
+func (c *composition) withAddresses(text string) string {
 	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.address)
 }
 
@@ -147,7 +149,7 @@ func (c *composition) cluster() {
 		})
 	}
 	for _, want := range []string{"All 16384 slots covered", ""} {
-		said, err := exec.Command("/bin/sh", "-c", c.addressed(c.services["redis-cluster"].Command)).CombinedOutput()
+		said, err := exec.Command("/bin/sh", "-c", c.withAddresses(c.services["redis-cluster"].Command)).CombinedOutput()
 		if err != nil || !strings.Contains(string(said), want) || want == "" && len(said) > 0 {
 			c.t.Fatalf("the command of redis-cluster: %v: %s", err, said)
 		}
@@ -178,7 +180,7 @@ func (c *composition) start(name string) {
 			}
 			value = c.database
 		case setting == "REDIS_URL":
-			value = c.addressed(value)
+			value = c.withAddresses(value)
 		case setting == "TIDINGS_TRUSTED_PROXIES": // nginx connects to local addresses from 127.0.0.1
 			value = "127.0.0.1/32"
 		case setting == "TIDINGS_DATA":
@@ -192,8 +194,8 @@ func (c *composition) start(name string) {
 	c.nodes[name] = world.Launch(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
 }
 
-// ready waits until a node is ready.
-func (c *composition) ready(name string) {
+// waitReady waits until a node is ready.
+func (c *composition) waitReady(name string) {
 	c.t.Helper()
 	world.Eventually(c.t, 30*time.Second, name+" is ready", func() bool {
 		select {
@@ -249,7 +251,7 @@ func (c *composition) proxy(text string) {
 	if _, err := os.Stat(path); err != nil {
 		c.t.Fatalf("nginx is missing, and the tests need it: apt-get install nginx")
 	}
-	text = strings.Replace(c.addressed(text), "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
+	text = strings.Replace(c.withAddresses(text), "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
 	folder := c.t.TempDir()
 	folders := "http {\n  access_log off;\n"
 	for _, one := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -291,8 +293,8 @@ func (c *composition) token(user, scope string) string {
 	return token
 }
 
-// client returns an address that no other client has.
-func (c *composition) client() net.Addr {
+// newClientAddress returns an address that no other client has.
+func (c *composition) newClientAddress() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lastClient++; c.lastClient > 254 {
@@ -304,7 +306,7 @@ func (c *composition) client() net.Addr {
 // watch opens a device of a user, from an address of its own.
 func (c *composition) watch(user string) *world.Watch {
 	c.t.Helper()
-	return world.OpenWatchFrom(c.t, c.URL, user, c.token(user, "viewer"), c.client())
+	return world.OpenWatchFrom(c.t, c.URL, user, c.token(user, "viewer"), c.newClientAddress())
 }
 
 // ask sends a request through the proxy, once.

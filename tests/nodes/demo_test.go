@@ -23,8 +23,8 @@ const demoWorld = `{ viewer {
   liveBoard { nodes { title status host { key } } }
   notifications { nodes { category actorCount subject { body } } } } }`
 
-// seen reads the demo's world once no job is due. The jobs of planned shows are due later.
-func seen(t *testing.T, p *world.Process) (state map[string]any) {
+// readWorld reads the demo's world once no job is due. The jobs of planned shows are due later.
+func readWorld(t *testing.T, p *world.Process) (state map[string]any) {
 	t.Helper()
 	world.Converge(t, 2*time.Minute, func() error { // the jobs of a whole world take long on a busy machine
 		var data struct {
@@ -54,7 +54,7 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	first := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
 	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
 	agree(t, "two servers have different worlds", second, first)
-	if text, _ := json.Marshal(seen(t, first)); strings.Contains(string(text), `{"value":0}`) || !strings.Contains(string(text), "LIVE") {
+	if text, _ := json.Marshal(readWorld(t, first)); strings.Contains(string(text), `{"value":0}`) || !strings.Contains(string(text), "LIVE") {
 		t.Errorf("the visitor finds nothing new somewhere: %s", text)
 	}
 	first.Terminate()
@@ -69,7 +69,7 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	t.Helper()
 	world.Converge(t, 30*time.Second, func() error {
-		if diff := cmp.Diff(seen(t, one), seen(t, other)); diff != "" {
+		if diff := cmp.Diff(readWorld(t, one), readWorld(t, other)); diff != "" {
 			return fmt.Errorf("%s:\n%s", otherwise, diff)
 		}
 		return nil
@@ -195,7 +195,7 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 	}
 	asked := map[string]string{"Tidings-Demo": "flush"}
 	demo := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", t.TempDir())
-	before := seen(t, demo)
+	before := readWorld(t, demo)
 	if status := flush(demo, nil); status != http.StatusForbidden {
 		t.Errorf("without its header a flush answers %d", status)
 	}
@@ -208,7 +208,7 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 	if status := flush(demo, asked); status != http.StatusOK {
 		t.Errorf("a flush answers %d", status)
 	}
-	if diff := cmp.Diff(before, seen(t, demo)); diff != "" {
+	if diff := cmp.Diff(before, readWorld(t, demo)); diff != "" {
 		t.Errorf("the world after the flush (-before +after):\n%s", diff)
 	}
 	for mode, arguments := range map[string][]string{

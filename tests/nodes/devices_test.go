@@ -60,8 +60,8 @@ func devicesOf(n *world.Node, as string) (ids []string) {
 	return ids
 }
 
-// pushing starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
-func pushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.Service) {
+// startPushing starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
+func startPushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.Service) {
 	t.Helper()
 	private, _, err := devices.NewKeys()
 	if err != nil {
@@ -82,13 +82,13 @@ func pushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicest
 // The number on the icon of a closed page rises with an alert and falls in silence. A browser that another user registers is that
 // user's alone. A browser that its push service no longer knows is removed.
 func TestDevicesOverTheAPI(t *testing.T) {
-	n, push := pushing(t)
+	n, push := startPushing(t)
 	ann := phone{push.Browser("phone"), n}
 	id, changed := ann.register("ann")
 	if again, twice := ann.register("ann"); !changed || twice || again != id {
 		t.Errorf("%s, %v, then %s, %v", id, changed, again, twice)
 	}
-	strangers(t, n, push, ann, id)
+	tryAsStrangers(t, n, push, ann, id)
 	post := n.Publish("ann", "a post")
 	shows := func(what string, total int, silent bool) {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestDevicesOverTheAPI(t *testing.T) {
 	shows("the like is on the icon", 1, false)
 	n.Must("ann", `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
 	shows("the icon is cleared in silence", 0, true)
-	counts(t, n, push)
+	wantCounts(t, n, push)
 	moved, _ := ann.register("bob")
 	if moved == id || len(devicesOf(n, "ann")) != 0 || len(devicesOf(n, "bob")) != 1 {
 		t.Errorf("the browser is %v of ann and %v of bob", devicesOf(n, "ann"), devicesOf(n, "bob"))
@@ -112,9 +112,9 @@ func TestDevicesOverTheAPI(t *testing.T) {
 	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
 }
 
-// strangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must equal
+// tryAsStrangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must equal
 // the answers for a device that does not exist.
-func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
+func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
 	t.Helper()
 	nobodys := "device:" + strings.Repeat("A", 22)
 	for _, c := range []struct{ as, query string }{
@@ -182,8 +182,8 @@ func strangerOnASocket(t *testing.T, n *world.Node, id string) {
 	}
 }
 
-// counts checks the counts of devices that operators see, in the API and the metrics.
-func counts(t *testing.T, n *world.Node, push *devicestest.Service) {
+// wantCounts checks the counts of devices that operators see, in the API and the metrics.
+func wantCounts(t *testing.T, n *world.Node, push *devicestest.Service) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, "the messages are counted", func() bool {
 		var data struct {

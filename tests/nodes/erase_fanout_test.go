@@ -39,7 +39,7 @@ func TestErasureEndsFanouts(t *testing.T) {
 		if posts := n.Memory.InFlight.List(); len(posts) != 0 {
 			t.Errorf("in flight: %v", posts)
 		}
-		for _, found := range left(n, nil) {
+		for _, found := range remains(n, nil) {
 			t.Errorf("left: %s", found)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"tidings/tests/world"
 )
 
-// inFiles counts the occurrences of the leaver's key and texts in SQLite's files, by file.
-func inFiles(n *world.Node, url string) map[string]int {
+// countInFiles counts the occurrences of the leaver's key and texts in SQLite's files, by file.
+func countInFiles(n *world.Node, url string) map[string]int {
 	n.TB.Helper()
 	found := map[string]int{}
 	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
@@ -85,12 +85,12 @@ func longLife(l *lives) {
 // before. The database is intact, and has everybody else's rows.
 func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	server, url := redistest.NewServer(t), sqltest.SQLite(t)
-	n := world.StartNode(t, world.NodeOptions{Database: url, Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+	n := world.StartNode(t, world.NodeOptions{Database: url, Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
 	l := wholeLife(n, 1)
 	longLife(l)
 	plant(n)
 	others := rowsOf(n, `SELECT id, body FROM posts WHERE author = (SELECT number FROM users WHERE key = 'ann') ORDER BY id`)
-	if before := inFiles(n, url); before["tidings.db-wal"] < 1000 || before["tidings.db"]+before["tidings.db-wal"] < 5000 || len(others) < 40 {
+	if before := countInFiles(n, url); before["tidings.db-wal"] < 1000 || before["tidings.db"]+before["tidings.db-wal"] < 5000 || len(others) < 40 {
 		t.Fatalf("the leaver is in the files %v times, beside %d posts of ann: the test proves little", before, len(others))
 	}
 	erasure := eraseLeaver(n)
@@ -98,7 +98,7 @@ func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 		t.Fatalf("%+v", shown)
 	}
-	if found := inFiles(n, url); len(found) > 0 {
+	if found := countInFiles(n, url); len(found) > 0 {
 		t.Errorf("the leaver is in the files: %v", found)
 	}
 	if state := rowsOf(n, `PRAGMA integrity_check`); len(state) != 1 || state[0] != "ok" {

@@ -32,12 +32,12 @@ func (b *beforeThird) Write(ctx context.Context, fn func(tx *sql.Tx) error) erro
 // importedLines are four lines for each import, which name the leaver.
 var importedLines = map[string]string{
 	"follows": fmt.Sprintf("ann,%[1]s\n%[1]s,ann\nbob,%[1]s\n%[1]s,bob\n", leaver),
-	"posts":   eachLine(`{"key":"p%d","author":"` + leaver + `","at":"2026-01-30T09:30:00Z","body":"` + secret + `"}`),
-	"shows":   eachLine(`{"key":"s%d","host":"` + leaver + `","title":"` + secret + `","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}`),
+	"posts":   fourLines(`{"key":"p%d","author":"` + leaver + `","at":"2026-01-30T09:30:00Z","body":"` + secret + `"}`),
+	"shows":   fourLines(`{"key":"s%d","host":"` + leaver + `","title":"` + secret + `","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}`),
 }
 
-// eachLine makes four lines by a format, numbered from 0.
-func eachLine(format string) (lines string) {
+// fourLines makes four lines by a format, numbered from 0.
+func fourLines(format string) (lines string) {
 	for i := range 4 {
 		lines += fmt.Sprintf(format, i) + "\n"
 	}
@@ -69,13 +69,13 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 		for what := range importedLines {
 			t.Run(engine+"/"+what, func(t *testing.T) {
 				server := redistest.NewServer(t)
-				n := world.StartNode(t, world.NodeOptions{Database: url(t), Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+				n := world.StartNode(t, world.NodeOptions{Database: url(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
 				newLives(n, 1, 2)
 				if err := importBeside(n, what, func() { eraseLeaver(n) }); services.CodeOf(err) != services.Conflict {
 					t.Errorf("during the erasure: %v", err)
 				}
 				n.Settle()
-				for _, found := range left(n, server) {
+				for _, found := range remains(n, server) {
 					t.Errorf("left: %s", found)
 				}
 				var former services.UserID
@@ -93,7 +93,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				}
 				eraseLeaver(n)
 				n.Settle()
-				found := left(n, server)
+				found := remains(n, server)
 				// left looks for the ID of the first user alone, so the tables have to be empty. A deleted post keeps its row, without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
 					rows, err := n.Store.Lines(t.Context(), "SELECT * FROM "+table)

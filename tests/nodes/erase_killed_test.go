@@ -21,13 +21,13 @@ import (
 // mortal is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
 type mortal struct {
 	context.Context
-	end  context.CancelFunc // ends the context
-	left atomic.Int64       // checks until the end
+	end        context.CancelFunc // ends the context
+	checksLeft atomic.Int64       // checks until the end
 }
 
 // look counts a check, and ends the context if none is left.
 func (m *mortal) look() {
-	if m.left.Add(-1) < 0 {
+	if m.checksLeft.Add(-1) < 0 {
 		m.end()
 	}
 }
@@ -44,9 +44,9 @@ func (m *mortal) Err() error {
 	return m.Context.Err()
 }
 
-// dying runs a due job of the erasure on a worker that dies after looks checks of its context, and returns whether a job was due.
+// runDying runs a due job of the erasure on a worker that dies after looks checks of its context, and returns whether a job was due.
 // Then the clock passes the end of the job's lease.
-func dying(n *world.Node, looks int) bool {
+func runDying(n *world.Node, looks int) bool {
 	n.TB.Helper()
 	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second)
 	if err != nil {
@@ -57,7 +57,7 @@ func dying(n *world.Node, looks int) bool {
 	}
 	ctx := &mortal{}
 	ctx.Context, ctx.end = context.WithCancel(n.TB.Context())
-	ctx.left.Store(int64(looks))
+	ctx.checksLeft.Store(int64(looks))
 	_ = n.Jobs.RunJobs(ctx, claimed) // ends early with an error
 	ctx.end()
 	n.Clock.Advance(31 * time.Second)
@@ -74,7 +74,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 		erasure := eraseLeaver(n)
 		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
 		for killed && erasureNow(n, erasure.Name).State == "PENDING" {
-			if !dying(n, 5+rng.IntN(80)) {
+			if !runDying(n, 5+rng.IntN(80)) {
 				n.Settle() // runs other jobs, and jobs that are due later
 			}
 			if deaths++; deaths > 3000 {
@@ -82,7 +82,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 			}
 		}
 		n.Settle()
-		for _, found := range left(n, server) {
+		for _, found := range remains(n, server) {
 			t.Errorf("left: %s", found)
 		}
 		l.agree()

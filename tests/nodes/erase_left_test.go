@@ -58,7 +58,7 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	l := newLives(n, seed, 3)
 	for range 3 {
 		for i := range len(lifeActs) + len(hostActs) {
-			if i != block {
+			if i != blockAct {
 				l.act(i, leaver)
 				l.act(i, l.people[l.rng.IntN(3)])
 			}
@@ -72,7 +72,7 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 		}
 	}
 	l.act(4, leaver)
-	l.ask(leaver, "mutation{"+lifeActs[block](l, leaver, "cyd")+"}")
+	l.ask(leaver, "mutation{"+lifeActs[blockAct](l, leaver, "cyd")+"}")
 	var talk struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
@@ -89,7 +89,7 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 		c:notify(input:{category:"orders",title:"for `+secret+`",body:"`+secret+`",url:"https://example.com/`+secret+`",to:["user:`+leaver+`"]}){created}}`, nil, nil)
 	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
 	n.Must("boss:admin", `mutation{setSegments(input:{userId:"user:`+leaver+`",segments:["beta"]}){__typename}}`, nil, nil)
-	n.DueJobs()
+	n.RunJobs()
 	return l
 }
 
@@ -102,10 +102,10 @@ func TestErasureLeavesNothing(t *testing.T) {
 	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
 		t.Run(engine.name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
 			l := wholeLife(n, 1)
 			plant(n)
-			before := left(n, server)
+			before := remains(n, server)
 			for _, table := range tablesOf(n) {
 				has := slices.ContainsFunc(before, func(found string) bool { return strings.HasPrefix(found, table+": ") })
 				if notOfPeople[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
@@ -118,7 +118,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" || len(shown.Removed) < 12 {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range left(n, server) {
+			for _, found := range remains(n, server) {
 				t.Errorf("left: %s", found)
 			}
 			l.agree()
@@ -200,7 +200,7 @@ func TestErasureInRandomHistories(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
 			l := newLives(n, seed, 4)
 			for l.live(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.live(20) {
 				n.Settle()
@@ -215,7 +215,7 @@ func TestErasureInRandomHistories(t *testing.T) {
 			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range left(n, server) {
+			for _, found := range remains(n, server) {
 				t.Errorf("left: %s", found)
 			}
 			l.agree()

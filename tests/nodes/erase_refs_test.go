@@ -25,8 +25,8 @@ func talk(n *world.Node, kind, ref, members, more string) talkAnswer {
 	return data.CreateConversation
 }
 
-// named reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
-func named(n *world.Node, id string) string {
+// readTalk reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
+func readTalk(n *world.Node, id string) string {
 	n.TB.Helper()
 	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)
 	if len(answer.Errors) > 0 {
@@ -58,11 +58,11 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 			}
 			other := talk(n, "DIRECT", "talk/2", `"user:cyd"`, "")
 			n.Settle()
-			if eraseLeaver(n); named(n, direct.Conversation.ID) == "" {
+			if eraseLeaver(n); readTalk(n, direct.Conversation.ID) == "" {
 				t.Fatal("nothing is shown")
 			}
 			n.Settle()
-			before := named(n, direct.Conversation.ID)
+			before := readTalk(n, direct.Conversation.ID)
 			for _, want := range []string{`"ref":null`, `"url":"https://example.com/1"`, `"data":{"a":1}`, `"body":"by ann"`} {
 				if !strings.Contains(before, want) {
 					t.Errorf("ann sees %s, want %s", before, want)
@@ -75,14 +75,14 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 			if again := talk(n, "DIRECT", "talk/1", `"user:bob"`, ""); again.Created || again.Conversation != next.Conversation {
 				t.Errorf("repeated: %+v, want %+v", again, next)
 			}
-			if found := named(n, "conversation:ref:talk%2F1"); !strings.Contains(found, next.Conversation.ID) {
+			if found := readTalk(n, "conversation:ref:talk%2F1"); !strings.Contains(found, next.Conversation.ID) {
 				t.Errorf("the ref names %s, want %s", found, next.Conversation.ID)
 			}
-			if after := named(n, direct.Conversation.ID); after != before {
+			if after := readTalk(n, direct.Conversation.ID); after != before {
 				t.Errorf("ann sees %s, and before %s", after, before)
 			}
 			for ref, want := range map[string]talkAnswer{"group/1": room, "talk/2": other} {
-				if found := named(n, "conversation:ref:"+strings.ReplaceAll(ref, "/", "%2F")); !strings.Contains(found, want.Conversation.ID) {
+				if found := readTalk(n, "conversation:ref:"+strings.ReplaceAll(ref, "/", "%2F")); !strings.Contains(found, want.Conversation.ID) {
 					t.Errorf("%s names %s, want %s", ref, found, want.Conversation.ID)
 				}
 			}

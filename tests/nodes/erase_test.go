@@ -199,8 +199,8 @@ var lifeActs = []func(l *lives, a, b string) string{
 	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
 }
 
-// block is the index in lifeActs of the act that blocks a person.
-const block = 6
+// blockAct is the index in lifeActs of the act that blocks a person.
+const blockAct = 6
 
 // hostActs are the acts of the host application that concern a person.
 var hostActs = []string{
@@ -227,7 +227,7 @@ func (l *lives) live(count int) {
 			person = l.people[len(l.people)-1]
 		}
 		i := l.rng.IntN(len(lifeActs) + len(hostActs))
-		if i == block && l.rng.IntN(4) > 0 {
+		if i == blockAct && l.rng.IntN(4) > 0 {
 			continue // a block ends follows and conversations, so it must be rare
 		}
 		l.act(i, person)
@@ -253,8 +253,8 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 	return data.EraseUser.Erasure
 }
 
-// left returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
-func left(n *world.Node, server *redistest.Server) (found []string) {
+// remains returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
+func remains(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
 	names := []string{leaver, secret, fmt.Sprint(leaverID)}
 	look := func(where, text string) {

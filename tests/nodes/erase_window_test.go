@@ -27,7 +27,7 @@ func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 		if tries > 1000 {
 			t.Fatalf("the erasure is at %q", at())
 		}
-		n.DueJobs()
+		n.RunJobs()
 		n.Clock.Advance(time.Second)
 	}
 	if again := eraseLeaver(n); again.Name != erasure.Name {
@@ -44,14 +44,14 @@ func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
 		t.Fatalf("the follow is answered %q", code)
 	}
-	if found := left(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
+	if found := remains(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
 		t.Fatalf("before the end: %q", found)
 	}
 	n.Settle()
 	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 		t.Errorf("%+v", shown)
 	}
-	for _, found := range left(n, nil) {
+	for _, found := range remains(n, nil) {
 		t.Errorf("left: %s", found)
 	}
 	n.Must("host:ingest", follow, nil, &refused)

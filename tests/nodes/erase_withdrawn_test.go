@@ -20,7 +20,7 @@ func TestErasureLeavesNoWithdrawnNotification(t *testing.T) {
 			withdrawNotification(input:{hostNotificationId:"hostNotification:ref:o1"}){changed}}`, nil, nil)
 		eraseLeaver(n)
 		n.Settle()
-		for _, found := range left(n, nil) {
+		for _, found := range remains(n, nil) {
 			t.Errorf("left: %s", found)
 		}
 		l.agree()

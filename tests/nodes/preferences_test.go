@@ -11,7 +11,7 @@ import (
 // What a category adds to the total always reaches the icon of a closed page. A category alerts only if the user wants that. Items that
 // came while the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
-	n, push := pushing(t)
+	n, push := startPushing(t)
 	phone{push.Browser("phone"), n}.register("ann")
 	phone{push.Browser("other"), n}.register("eve")
 	shows := func(what, browser string, total int, part string) {

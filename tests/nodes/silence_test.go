@@ -17,7 +17,7 @@ func TestWhatCountsAgainIsSilent(t *testing.T) {
 		"hide": {"bob", `hideFrom(input:{userId:"user:ann"})`, `unhideFrom(input:{userId:"user:ann"})`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
 			world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 			n.Follow("ann", "bob")
 			n.Badges("ann")

@@ -53,8 +53,8 @@ func (w *whoIsAway) seen() map[services.UserID]time.Time {
 	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.IDsOf(w.keys...)))(w.t)
 }
 
-// told waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.
-func (w *whoIsAway) told(what string, has func(world.Change) bool, keys ...string) {
+// waitTold waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.
+func (w *whoIsAway) waitTold(what string, has func(world.Change) bool, keys ...string) {
 	w.t.Helper()
 	if len(keys) == 0 {
 		keys = w.keys
@@ -88,28 +88,28 @@ func hasCount(source string, count int) func(world.Change) bool {
 // of dormant users do not include announcements and dots: a dormant user who returns is treated as new, and finds none of them unread.
 func TestChangesOfWhoIsAway(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) {
-		changing(200 * time.Millisecond)(cfg)
+		withStream(200 * time.Millisecond)(cfg)
 		cfg.MaxWriteMembers = 2
 	})
 	w := awayFrom(t, p.A, p.B)
 	key := w.a.Announce(map[string]any{"title": "news", "content": "for all"})
-	w.told("an announcement", hasCount("ANNOUNCEMENTS", 1), "idle")
+	w.waitTold("an announcement", hasCount("ANNOUNCEMENTS", 1), "idle")
 	if cause := w.reader.Sounded["idle"].Cause; cause == nil || cause.Source != "ANNOUNCEMENTS" {
 		t.Errorf("the announcement was silent: %+v", w.reader.Last["idle"])
 	}
 	w.b.RaiseDot(map[string]any{"name": "shop"})
-	w.told("a dot", func(change world.Change) bool { return len(change.Dots) == 1 }, "idle")
+	w.waitTold("a dot", func(change world.Change) bool { return len(change.Dots) == 1 }, "idle")
 	w.a.Publish("star", "hello")
-	w.told("a post of a huge author", hasCount("HOME_FEED", 1))
+	w.waitTold("a post of a huge author", hasCount("HOME_FEED", 1))
 	w.b.GoLive("star")
-	w.told("a show", hasCount("LIVE_BOARD", 1))
+	w.waitTold("a show", hasCount("LIVE_BOARD", 1))
 
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
 	w.a.Must("star", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:never","user:idle","user:dormant"]}){conversation{id}}}`, nil, &made)
 	w.a.Must("star", `mutation{sendMessage(input:{conversationId:"`+made.CreateConversation.Conversation.ID+`",body:"hello all"}){message{id}}}`, nil, nil)
-	w.told("a message in a large room", hasCount("CONVERSATIONS", 1))
+	w.waitTold("a message in a large room", hasCount("CONVERSATIONS", 1))
 
 	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
 	w.a.Must("host:ingest", `mutation{notify(input:{to:["user:never","user:idle","user:dormant"],category:"orders",title:"sent"}){created}}`, nil, nil)
@@ -118,11 +118,11 @@ func TestChangesOfWhoIsAway(t *testing.T) {
 			return change.Total == idle || change.Key != "idle" && change.Total == others
 		}
 	}
-	w.told("an order", total(5, 4))
+	w.waitTold("an order", total(5, 4))
 	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",inTotal:false}){changed}}`, nil, nil)
-	w.told("the category's new definition", total(4, 3))
+	w.waitTold("the category's new definition", total(4, 3))
 	w.a.Must("boss:admin", `mutation{withdrawAnnouncement(input:{announcementId:"`+key+`"}){changed}}`, nil, nil)
-	w.told("the announcement's end", total(3, 3))
+	w.waitTold("the announcement's end", total(3, 3))
 	if _, errs := w.a.Badge.Peek(t.Context(), []services.UserID{0}); errs[0] != nil {
 		t.Errorf("the badges of nobody, by which the writer learns whether any can be read: %v", errs[0])
 	}

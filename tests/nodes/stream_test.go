@@ -83,7 +83,7 @@ func (c *crowd) settles(r *world.Changes) {
 			c.t.Fatal(err)
 		}
 		for _, key := range c.keys {
-			if err := r.Last[key].Fits(c.node().Badges(key)); err != nil {
+			if err := r.Last[key].CheckAgainst(c.node().Badges(key)); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -91,8 +91,8 @@ func (c *crowd) settles(r *world.Changes) {
 	})
 }
 
-// changing switches the change stream on. With a lap of a day, marks alone must find every change of single users.
-func changing(lap time.Duration) func(cfg *node.Config) {
+// withStream switches the change stream on. With a lap of a day, marks alone must find every change of single users.
+func withStream(lap time.Duration) func(cfg *node.Config) {
 	return func(cfg *node.Config) {
 		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
 	}
@@ -132,11 +132,11 @@ func TestChangesFollowBadges(t *testing.T) {
 		c.settles(fresh) // a reader from the start of the stream
 	}
 	t.Run("one node", func(t *testing.T) {
-		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)}
+		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)}
 		run(t, world.StartNode(t, options))
 	})
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, redistest.Redis(t), changing(24*time.Hour))
+		p := world.StartPair(t, redistest.Redis(t), withStream(24*time.Hour))
 		run(t, p.A, p.B)
 	})
 }
@@ -165,7 +165,7 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 // An alert moves behind other users' changes if its user has a silent change later. A reader who is in the middle of a backlog
 // still gets the alert. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
 func TestAlertThatMovedInAPage(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 	first, second, bobs := n.Publish("ann", "a post"), n.Publish("ann", "a second"), n.Publish("bob", "a post")
 	watch := &world.Changes{}
@@ -209,7 +209,7 @@ func TestAlertThatMovedInAPage(t *testing.T) {
 
 // Changes that are not written for each user arrive by laps: an announcement, a dot, a post of a huge author.
 func TestChangesOfEverybody(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), changing(time.Second))
+	p := world.StartPair(t, redistest.Redis(t), withStream(time.Second))
 	c := newCrowd(t, 2, p.A, p.B)
 	reader := &world.Changes{}
 	p.A.Follow("ann", "star")

@@ -40,10 +40,10 @@ func TestATraceCrossesNodes(t *testing.T) {
 			world.AskIn(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
 			watch := world.OpenWatch(t, way.there.URL, reader)
 			watch.Shows(t, world.Convergence, 0, 0)
-			way.here.Idle(world.Convergence) // otherwise one push could report the follow and the post, in a trace of its own
+			way.here.WaitForJobs(world.Convergence) // otherwise one push could report the follow and the post, in a trace of its own
 			world.AskIn(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
 			watch.Shows(t, world.Convergence, 1, 0)
-			spans := c.Of(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
+			spans := c.WaitSpans(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
 			known := map[string]bool{world.ClientSpan: true}
 			for _, span := range spans {
 				known[hex.EncodeToString(span.SpanId)] = true

@@ -37,7 +37,7 @@ func newListener(t *testing.T, sources ...string) *listener {
 	receiver := httptest.NewServer(l)
 	t.Cleanup(receiver.Close)
 	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		changing(24 * time.Hour)(cfg)
+		withStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
 	l.Must("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)

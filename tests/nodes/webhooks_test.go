@@ -26,7 +26,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	}))
 	defer receiver.Close()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		changing(24 * time.Hour)(cfg)
+		withStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
 	const add = `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,sources:["NOTIFICATIONS:LIKE"]}){secret webhook{name url sources state secrets}}}`
@@ -43,7 +43,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	if !strings.HasPrefix(added.AddWebhook.Secret, "whsec_") || added.AddWebhook.Webhook.Name != "app" || added.AddWebhook.Webhook.Secrets != 1 {
 		t.Errorf("%+v", added)
 	}
-	refuse(t, n, add, receiver.URL)
+	checkErrorCodes(t, n, add, receiver.URL)
 	var tested struct {
 		TestWebhook struct {
 			Accepted bool
@@ -86,8 +86,8 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	world.Eventually(t, 20*time.Second, "the fall is sent", func() bool { return events.Load() == 3 })
 }
 
-// refuse sends valid and invalid requests as operators and as other callers, and checks the error codes.
-func refuse(t *testing.T, n *world.Node, add, url string) {
+// checkErrorCodes sends valid and invalid requests as operators and as other callers, and checks the error codes.
+func checkErrorCodes(t *testing.T, n *world.Node, add, url string) {
 	t.Helper()
 	for _, c := range []struct{ as, query, code string }{
 		{"boss:admin", add, "CONFLICT"},

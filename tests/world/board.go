@@ -244,8 +244,8 @@ func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
 	}
 }
 
-// Due runs every job that is due now, and brings the node cache up to date with the changelog.
-func (n *Node) Due() {
+// RunJobsAndTail runs every job that is due now, and brings the node cache up to date with the changelog.
+func (n *Node) RunJobsAndTail() {
 	n.TB.Helper()
 	for busy := true; busy; {
 		busy = false

@@ -63,8 +63,8 @@ func (r *Changes) Read(url string) error {
 	}
 }
 
-// Fits returns an error if the change differs from the badges that the user is shown.
-func (c Change) Fits(badges Badges) error {
+// CheckAgainst returns an error if the change differs from the badges that the user is shown.
+func (c Change) CheckAgainst(badges Badges) error {
 	counts := map[string]int{}
 	for _, source := range c.Sources {
 		counts[source.Source+source.Part] = source.Count

@@ -60,9 +60,9 @@ func StartCollector(t *testing.T) *Collector {
 	return c
 }
 
-// Of waits until a trace has, for each of names, a span whose name begins with it, and returns the trace's spans. The form
+// WaitSpans waits until a trace has, for each of names, a span whose name begins with it, and returns the trace's spans. The form
 // "NODE: SPAN" means a span of the node NODE.
-func (c *Collector) Of(t *testing.T, trace string, names ...string) (spans []Span) {
+func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (spans []Span) {
 	t.Helper()
 	Converge(t, 20*time.Second, func() error {
 		c.mu.Lock()

@@ -150,9 +150,9 @@ func (w *World) unread(reader string) (count int) {
 	return count
 }
 
-// followers returns the number of groups of new followers that a person has not seen: one at most, because all follows fall into
+// unseenFollowers returns the number of groups of new followers that a person has not seen: one at most, because all follows fall into
 // one half day.
-func (w *World) followers(person string) int {
+func (w *World) unseenFollowers(person string) int {
 	for reader, follows := range w.Follows {
 		if _, does := follows[person]; does && reader != person {
 			return 1
@@ -192,10 +192,10 @@ func (w *World) Compare(t *rapid.T) {
 	for _, person := range w.People {
 		got := w.CompareFeed(t, person)
 		w.compareModes(t, person)
-		if want := w.counted(person, "LIKE", w.likes(person)); got.Notifications.Like.Value != want {
+		if want := w.counted(person, "LIKE", w.unseenLikes(person)); got.Notifications.Like.Value != want {
 			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, want)
 		}
-		if want := w.counted(person, "FOLLOW", w.followers(person)); got.Notifications.Follow.Value != want {
+		if want := w.counted(person, "FOLLOW", w.unseenFollowers(person)); got.Notifications.Follow.Value != want {
 			t.Fatalf("%s: followers %+v, want %d", person, got.Notifications.Follow, want)
 		}
 	}

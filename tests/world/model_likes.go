@@ -2,8 +2,8 @@ package world
 
 import "pgregory.net/rapid"
 
-// likes returns how many of a person's posts have a like that the person has not seen.
-func (w *World) likes(person string) (count int) {
+// unseenLikes returns how many of a person's posts have a like that the person has not seen.
+func (w *World) unseenLikes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
 		for liker, at := range w.liked[post.ID] {
@@ -36,11 +36,11 @@ func (w *World) Like(t *rapid.T) {
 	w.Pending = false
 	if post.Deleted || liker == post.author {
 		if liker == post.author && !post.Deleted {
-			w.stand(post.ID, liker, !standing)
+			w.noteStanding(post.ID, liker, !standing)
 		}
 		return
 	}
-	w.stand(post.ID, liker, !standing)
+	w.noteStanding(post.ID, liker, !standing)
 	if _, before := w.liked[post.ID][liker]; !before {
 		w.Clock++
 		if w.liked[post.ID] == nil {
@@ -50,8 +50,8 @@ func (w *World) Like(t *rapid.T) {
 	}
 }
 
-// stand notes whether a like stands or was undone.
-func (w *World) stand(post, liker string, stands bool) {
+// noteStanding notes whether a like stands or was undone.
+func (w *World) noteStanding(post, liker string, stands bool) {
 	if w.stands[post] == nil {
 		w.stands[post] = map[string]bool{}
 	}

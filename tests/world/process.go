@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Idle waits until all jobs are done and none is dead.
-func (p *Process) Idle(within time.Duration) {
+// WaitForJobs waits until all jobs are done and none is dead.
+func (p *Process) WaitForJobs(within time.Duration) {
 	p.tb.Helper()
-	p.IdleBut(within, 0)
+	p.WaitForJobsBut(within, 0)
 }
 
-// IdleBut is Idle, but lets up to planned jobs wait, because they are planned for later.
-func (p *Process) IdleBut(within time.Duration, planned int) {
+// WaitForJobsBut is Idle, but lets up to planned jobs wait, because they are planned for later.
+func (p *Process) WaitForJobsBut(within time.Duration, planned int) {
 	p.tb.Helper()
 	Converge(p.tb, within, func() error {
 		var data struct {

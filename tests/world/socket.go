@@ -9,8 +9,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// ClosedAtInit opens a socket with a token and returns its close code.
-func (n *Node) ClosedAtInit(t *testing.T, token string) int {
+// CloseCodeAtInit opens a socket with a token and returns its close code.
+func (n *Node) CloseCodeAtInit(t *testing.T, token string) int {
 	t.Helper()
 	conn := n.Dial(t)
 	Send(t, conn, `{"type":"connection_init","payload":{"authorization":`+Quoted(token)+`}}`)
@@ -42,8 +42,8 @@ func Send(t *testing.T, conn *websocket.Conn, message string) {
 	}
 }
 
-// Raw opens a plain TCP connection to the node, on which a test can send any bytes.
-func (n *Node) Raw() net.Conn {
+// DialTCP opens a plain TCP connection to the node, on which a test can send any bytes.
+func (n *Node) DialTCP() net.Conn {
 	n.TB.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL, "http://"))
 	if err != nil {

@@ -193,9 +193,9 @@ func (n *Node) Tail() {
 	}
 }
 
-// RoundTripsOfBoard pages through a reader's board, which has want shows, and fails unless each page takes the allowed number of
+// CheckBoardRoundTrips pages through a reader's board, which has want shows, and fails unless each page takes the allowed number of
 // round trips to Redis.
-func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int) {
+func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
 		// On a busy machine Redis may miss its deadline: then a read repeats its round trips or does without Redis. So each page has
@@ -232,8 +232,8 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 	}
 }
 
-// DueJobs runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
-func (n *Node) DueJobs() {
+// RunJobs runs every due job. Jobs planned for later stay, such as the jobs that close shows without an end.
+func (n *Node) RunJobs() {
 	n.TB.Helper()
 	for claimed := 1; claimed > 0; {
 		claimed = 0
@@ -277,9 +277,9 @@ func (n *Node) cold() *feed.Service {
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
-// RoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the number of authors
+// CheckRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the number of authors
 // that the reader follows; a reader who follows any must have 120 new posts.
-func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
+func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := countRoundTrips(t, func(ctx context.Context) error {
 		got, err := n.Badge.Read(ctx, reader)
@@ -312,8 +312,8 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	}
 }
 
-// RoundTripsOfPush fails unless a push to 100 people takes the allowed number of round trips to Redis.
-func (n *Node) RoundTripsOfPush(t *testing.T) {
+// CheckPushRoundTrips fails unless a push to 100 people takes the allowed number of round trips to Redis.
+func (n *Node) CheckPushRoundTrips(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint("online", i)

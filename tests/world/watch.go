@@ -54,11 +54,11 @@ type Watch struct {
 	conn   *websocket.Conn
 	ended  chan struct{} // closed when the connection has ended
 
-	mu      sync.Mutex
-	newest  Badges // the last badges that were pushed
-	events  int    // the number of events so far
-	wrong   error  // the first event that broke a rule; nil: none
-	closing int    // the code of the close frame, 0 while it is open
+	mu        sync.Mutex
+	newest    Badges // the last badges that were pushed
+	events    int    // the number of events so far
+	wrong     error  // the first event that broke a rule; nil: none
+	closeCode int    // the code of the close frame, 0 while it is open
 }
 
 // OpenWatch opens a socket as a person of development mode, and subscribes. Like any client it retries while the node is not
@@ -115,9 +115,9 @@ func (w *Watch) read() {
 		_, text, err := w.conn.ReadMessage()
 		w.mu.Lock()
 		if err != nil {
-			w.closing = websocket.CloseAbnormalClosure
+			w.closeCode = websocket.CloseAbnormalClosure
 			if frame, ok := errors.AsType[*websocket.CloseError](err); ok {
-				w.closing = frame.Code
+				w.closeCode = frame.Code
 			}
 			w.mu.Unlock()
 			return
@@ -161,8 +161,8 @@ func (w *Watch) receive(text []byte) error {
 func (w *Watch) Shown() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wrong == nil && w.closing != 0 {
-		return w.newest, fmt.Errorf("the socket of %s was closed with %d", w.Person, w.closing)
+	if w.wrong == nil && w.closeCode != 0 {
+		return w.newest, fmt.Errorf("the socket of %s was closed with %d", w.Person, w.closeCode)
 	}
 	return w.newest, w.wrong
 }
@@ -183,8 +183,8 @@ func (w *Watch) Shows(tb testing.TB, within time.Duration, feed, likes int) {
 	})
 }
 
-// ClosedWith waits for the end of the connection and returns the code of the close frame, or 1006 if there was no close frame.
-func (w *Watch) ClosedWith(tb testing.TB, within time.Duration) int {
+// WaitCloseCode waits for the end of the connection and returns the code of the close frame, or 1006 if there was no close frame.
+func (w *Watch) WaitCloseCode(tb testing.TB, within time.Duration) int {
 	tb.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -198,7 +198,7 @@ func (w *Watch) ClosedWith(tb testing.TB, within time.Duration) int {
 	if w.wrong != nil {
 		tb.Error(w.wrong)
 	}
-	return w.closing
+	return w.closeCode
 }
 
 // Converge calls state until it returns no error, and fails with the last error if that takes too long.

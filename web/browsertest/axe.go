@@ -34,10 +34,10 @@ var axeSource = sync.OnceValue(func() string {
 	return string(source)
 })
 
-// Inaccessible lists the faults that axe finds in the page as it is now: each rule with the elements that break it. The first
+// AccessibilityFaults lists the faults that axe finds in the page as it is now: each rule with the elements that break it. The first
 // call adds the script to the page; a new page needs it again. axe sees only the current state, so a test examines a page in each
 // of its states.
-func Inaccessible(ctx context.Context, tb testing.TB) []string {
+func AccessibilityFaults(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	// A page that replaced another does not have axe yet.
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
@@ -70,14 +70,14 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 // Barriers lists the serious and critical faults of Inaccessible: the faults that keep somebody from using the page.
 func Barriers(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
-	return slices.DeleteFunc(Inaccessible(ctx, tb), func(one string) bool {
+	return slices.DeleteFunc(AccessibilityFaults(ctx, tb), func(one string) bool {
 		return strings.Contains(one, " (moderate): ") || strings.Contains(one, " (minor): ")
 	})
 }
 
-// Size sets the size of a tab's page, in CSS pixels. Below a width of 600 the tab is a phone, which has other rules for the
+// SetSize sets the size of a tab's page, in CSS pixels. Below a width of 600 the tab is a phone, which has other rules for the
 // viewport. The size stays until the next call or until the tab is closed.
-func Size(ctx context.Context, tb testing.TB, width, height int64) {
+func SetSize(ctx context.Context, tb testing.TB, width, height int64) {
 	tb.Helper()
 	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
@@ -87,8 +87,8 @@ func Size(ctx context.Context, tb testing.TB, width, height int64) {
 	}))
 }
 
-// Scripts permits or forbids JavaScript to the pages that the tab loads from now on. The page that is open keeps its scripts.
-func Scripts(ctx context.Context, tb testing.TB, permitted bool) {
+// PermitScripts permits or forbids JavaScript to the pages that the tab loads from now on. The page that is open keeps its scripts.
+func PermitScripts(ctx context.Context, tb testing.TB, permitted bool) {
 	tb.Helper()
 	do(ctx, tb, "switch JavaScript", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !permitted})

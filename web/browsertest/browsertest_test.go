@@ -185,7 +185,7 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the requests differ (-want +got):\n%s", diff)
 		}
-		if complaints, foreign := Complaints(tab), Foreign(tab, origin); len(complaints)+len(foreign) > 0 {
+		if complaints, foreign := Complaints(tab), ForeignAddresses(tab, origin); len(complaints)+len(foreign) > 0 {
 			t.Errorf("a page in order complains %q and asks %q", complaints, foreign)
 		}
 	})
@@ -205,7 +205,7 @@ func TestRecord(t *testing.T) {
 	t.Run("another origin", func(t *testing.T) {
 		tab := visit(t, "/abroad")
 		want := []string{"http://127.0.0.1:1/elsewhere", "ws://127.0.0.1:1/socket"}
-		if diff := cmp.Diff(want, Foreign(tab, origin)); diff != "" {
+		if diff := cmp.Diff(want, ForeignAddresses(tab, origin)); diff != "" {
 			t.Errorf("the foreign addresses differ (-want +got):\n%s", diff)
 		}
 		complains(t, tab, "failed: http://127.0.0.1:1/elsewhere")

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Before runs a script in every page that the tab loads from now on, before the page's own scripts.
-func Before(ctx context.Context, tb testing.TB, script string) {
+// InjectScript runs a script in every page that the tab loads from now on, before the page's own scripts.
+func InjectScript(ctx context.Context, tb testing.TB, script string) {
 	tb.Helper()
 	do(ctx, tb, "add a script", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
@@ -28,7 +28,7 @@ func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp
 	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, r := range key {
 			// The key goes down and then up. Each event is answered before the next is sent.
-			for _, event := range pressed(r, modifiers) {
+			for _, event := range keyEvents(r, modifiers) {
 				if _, err := cdp.Call(ctx, target, input.DispatchKeyEvent, event); err != nil {
 					return err
 				}
@@ -38,10 +38,10 @@ func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp
 	}))
 }
 
-// pressed returns the events of one key. The character is part of the keydown event, as with a keyboard: if the page prevents the
+// keyEvents returns the events of one key. The character is part of the keydown event, as with a keyboard: if the page prevents the
 // event, nothing is written. chromedp would send the character as a separate event, which would still arrive, at the element that
 // has the focus by then.
-func pressed(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyEventParams) {
+func keyEvents(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyEventParams) {
 	for _, event := range kb.Encode(r) {
 		chromedp.KeyModifiers(modifiers...)(event)
 		if event.Type != kb.KeyChar {
@@ -108,14 +108,14 @@ func WaitEvent(ctx context.Context, tb testing.TB, name, text string) {
 	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quote(name), quote(text)))
 }
 
-// Events counts the events that a watch shows. Lines about the connection are not counted.
-func Events(ctx context.Context, tb testing.TB, name string) int {
+// CountEvents counts the events that a watch shows. Lines about the connection are not counted.
+func CountEvents(ctx context.Context, tb testing.TB, name string) int {
 	tb.Helper()
 	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quote(name)))
 }
 
-// WatchButton presses a button of a watch: Stop, Start, Clear or Close.
-func WatchButton(ctx context.Context, tb testing.TB, name, button string) {
+// PressWatchButton presses a button of a watch: Stop, Start, Clear or Close.
+func PressWatchButton(ctx context.Context, tb testing.TB, name, button string) {
 	tb.Helper()
 	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quote(name), quote(button)))
 }

@@ -75,8 +75,8 @@ func Navigate(ctx context.Context, tb testing.TB, address string) {
 	do(ctx, tb, "open "+address, chromedp.Navigate(address))
 }
 
-// Dark makes the tab see a dark or a light theme of the system.
-func Dark(ctx context.Context, tb testing.TB, dark bool) {
+// SetDark makes the tab see a dark or a light theme of the system.
+func SetDark(ctx context.Context, tb testing.TB, dark bool) {
 	tb.Helper()
 	theme := "light"
 	if dark {

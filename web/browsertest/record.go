@@ -98,9 +98,9 @@ func Complaints(ctx context.Context) []string {
 	return slices.Clone(seen.complaints)
 }
 
-// Foreign lists the addresses outside one origin ("http://127.0.0.1:8080") that the tab requested, sockets included.
+// ForeignAddresses lists the addresses outside one origin ("http://127.0.0.1:8080") that the tab requested, sockets included.
 // Addresses that need no network (data:, blob:, about:) are not foreign.
-func Foreign(ctx context.Context, origin string) []string {
+func ForeignAddresses(ctx context.Context, origin string) []string {
 	var foreign []string
 	for _, request := range Requests(ctx) {
 		if !within(request.URL, origin) {

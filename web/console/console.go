@@ -127,15 +127,15 @@ func secured(next http.Handler) http.Handler {
 
 // page is the input of every template.
 type page struct {
-	Title   string
-	Here    string // the page's path in the navigation; "" if it is not there
-	Actor   string // the subject of the operator who is signed in
-	Signed  bool   // an operator is signed in
-	Version string
-	Notice  string   // the outcome of an act
-	Error   string   // what went wrong; "": nothing did
-	Faults  []string // errors of the parts that could not be read
-	Body    any      // the data of this page's template
+	Title    string
+	Here     string // the page's path in the navigation; "" if it is not there
+	Actor    string // the subject of the operator who is signed in
+	SignedIn bool   // an operator is signed in
+	Version  string
+	Notice   string   // the outcome of an act
+	Error    string   // what went wrong; "": nothing did
+	Faults   []string // errors of the parts that could not be read
+	Body     any      // the data of this page's template
 }
 
 // visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it. It is no
@@ -150,7 +150,7 @@ type visit struct {
 
 // show writes the page of a visit.
 func (c *Console) show(v *visit, status int, name string) {
-	v.page.Actor, v.page.Signed = v.viewer.Subject, true
+	v.page.Actor, v.page.SignedIn = v.viewer.Subject, true
 	c.write(v.w, status, name, v.page)
 }
 

@@ -6,7 +6,7 @@ import "time"
 // secret: each error of an engine is reduced to a short fault.
 type State struct {
 	Node   string // the name of this node
-	Ready  string // what /readyz says
+	Readyz string // what /readyz says
 	Serves bool   // it takes traffic
 
 	Engines []Engine
@@ -26,11 +26,11 @@ type Engine struct {
 
 // Node is one node as of its last heartbeat. A node that died stays in the list, silent, until its row is dropped.
 type Node struct {
-	Name   string
-	Self   bool          // it is the node that answers
-	Halted bool          // its jobs wait for an engine that does not answer
-	Silent time.Duration // the time since its last heartbeat
-	Ahead  time.Duration // of its clock
+	Name      string
+	Self      bool          // it is the node that answers
+	Halted    bool          // its jobs wait for an engine that does not answer
+	SilentFor time.Duration // the time since its last heartbeat
+	Ahead     time.Duration // of its clock
 }
 
 // Kind counts the jobs of one kind. Dead jobs wait for an operator.

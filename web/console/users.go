@@ -60,8 +60,8 @@ type userAnswer struct {
 	}
 }
 
-// more says whether a list has further pages. The page has no links to further pages of a list.
-type more struct{ HasNextPage bool }
+// pageInfo says whether a list has further pages. The page has no links to further pages of a list.
+type pageInfo struct{ HasNextPage bool }
 
 // restrictions is a list of mutes, blocks or hides, which have one shape in the API. Only mutes have Until.
 type restrictions struct {
@@ -70,7 +70,7 @@ type restrictions struct {
 		Until *time.Time
 		Node  struct{ ID, Key string }
 	}
-	PageInfo more
+	PageInfo pageInfo
 }
 
 // viewAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
@@ -111,7 +111,7 @@ type viewAnswer struct {
 				Seen, Read, Older bool
 			}
 		}
-		PageInfo more
+		PageInfo pageInfo
 	}
 	// Both counts are the user's own, and are given for a muted conversation too.
 	Conversations *struct {
@@ -124,7 +124,7 @@ type viewAnswer struct {
 				Unread, Mentions badgeCount
 			}
 		}
-		PageInfo more
+		PageInfo pageInfo
 	}
 	Mutes, Blocks, Hides *restrictions
 }

@@ -191,7 +191,7 @@ func TestErasureComesLast(t *testing.T) {
 	if err = errors.Join(err, fault); err != nil || len(rows) != 1 || rows[0].actor != "grace" {
 		t.Fatalf("the outbox has %+v, %v", rows, err)
 	}
-	if err := a.store.answered(t.Context(), rows, []Result{{}}); err != nil {
+	if err := a.store.removeAnswered(t.Context(), rows, []Result{{}}); err != nil {
 		t.Fatal(err)
 	}
 	if rows, err = a.store.batch(t.Context()); err != nil || len(rows) != 1 || !rows[0].erases() {

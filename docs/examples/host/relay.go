@@ -133,7 +133,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 		}
 	}
 	// Answered rows leave the outbox even if the rest has to wait.
-	return errors.Join(a.store.answered(ctx, rows[:answered], results), wait)
+	return errors.Join(a.store.removeAnswered(ctx, rows[:answered], results), wait)
 }
 
 // sendEach sends rows one by one. Tidings refuses a whole request if one row does not fit its schema, perhaps because another
@@ -148,9 +148,9 @@ func (a *Application) sendEach(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// answered removes rows from the outbox. A row that was refused for good is kept in the table refused, for a person to look at:
+// removeAnswered removes rows from the outbox. A row that was refused for good is kept in the table refused, for a person to look at:
 // sending it again would not help.
-func (s *Store) answered(ctx context.Context, rows []row, results []Result) error {
+func (s *Store) removeAnswered(ctx context.Context, rows []row, results []Result) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		for i, row := range rows {
 			if refused := results[i].Error; refused != nil {

@@ -62,8 +62,8 @@ var life = []string{
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
-// Live gives the user of ID 1, ann, a row of everything that a user can have, beside the user of ID 2, bob. Both users must exist.
-func Live(ctx context.Context, tx *sql.Tx) error {
+// InsertLife gives the user of ID 1, ann, a row of everything that a user can have, beside the user of ID 2, bob. Both users must exist.
+func InsertLife(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range life {
 		if _, err := tx.Lines(ctx, statement); err != nil {
 			return fmt.Errorf("%.60s: %w", statement, err)

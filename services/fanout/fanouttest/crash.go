@@ -132,7 +132,7 @@ func crash(t *testing.T, w *World, checks int) (died bool) {
 func (w *World) awaitRebuilds() {
 	w.TB.Helper()
 	late := time.After(time.Minute)
-	for w.Projector.RebuildStats().Calls > 0 {
+	for w.Projector.RebuildStats().Pending > 0 {
 		select {
 		case <-late:
 			w.TB.Fatal("a rebuild still runs after a minute")

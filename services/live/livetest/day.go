@@ -58,7 +58,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	for i := range size.Shows {
 		// The square gives the first hosts most of the shows.
 		show := Show{Host: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
-		start := hour.Add(clustered(random))
+		start := hour.Add(startOffset(random))
 		switch long := time.Duration(20+random.IntN(90)) * time.Minute; {
 		case i < size.Live:
 			// A live show cannot start later than now: it goes to the hour, where many start together.
@@ -102,9 +102,9 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	return d
 }
 
-// clustered is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after it,
+// startOffset is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after it,
 // one at any time. Tests need equal and nearly equal times, which every node must order in the same way.
-func clustered(random *rand.Rand) time.Duration {
+func startOffset(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
 		return time.Duration(random.Int64N(int64(time.Hour))).Truncate(time.Millisecond)

@@ -18,17 +18,17 @@ import (
 // New makes the notifications of a world's node, and lets Agree compare their counts with the facts.
 func New(w *fanouttest.World) *notifications.Service {
 	compare(w)
-	return on(w, w.Fanout)
+	return makeService(w, w.Fanout)
 }
 
 // Install is New for the world's node and for nodes made later.
 func Install(w *fanouttest.World) {
 	compare(w)
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { on(w, f) })
+	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { makeService(w, f) })
 }
 
-// on makes the notifications of one node.
-func on(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
+// makeService makes the notifications of one node.
+func makeService(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
 	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 

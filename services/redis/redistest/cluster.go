@@ -20,8 +20,8 @@ const (
 	clusterSettings = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
 )
 
-// idle are clusters that tests have given back: making one takes seconds, emptying one nearly nothing.
-var idle struct {
+// idleClusters are clusters that tests have given back: making one takes seconds, emptying one nearly nothing.
+var idleClusters struct {
 	mu       sync.Mutex
 	clusters [][]*Server
 }
@@ -57,12 +57,12 @@ func addresses(servers []*Server) string {
 // takeIdle takes a cluster that another test has given back, and empties it; nil if there is none.
 func takeIdle(tb testing.TB) []*Server {
 	tb.Helper()
-	idle.mu.Lock()
+	idleClusters.mu.Lock()
 	var servers []*Server
-	if last := len(idle.clusters) - 1; last >= 0 {
-		servers, idle.clusters = idle.clusters[last], idle.clusters[:last]
+	if last := len(idleClusters.clusters) - 1; last >= 0 {
+		servers, idleClusters.clusters = idleClusters.clusters[last], idleClusters.clusters[:last]
 	}
-	idle.mu.Unlock()
+	idleClusters.mu.Unlock()
 	// All servers get the new test first, because Flush reports to it.
 	for _, s := range servers {
 		s.tb = tb
@@ -90,9 +90,9 @@ func giveBack(servers []*Server) {
 		}
 		return
 	}
-	idle.mu.Lock()
-	idle.clusters = append(idle.clusters, servers)
-	idle.mu.Unlock()
+	idleClusters.mu.Lock()
+	idleClusters.clusters = append(idleClusters.clusters, servers)
+	idleClusters.mu.Unlock()
 }
 
 // newCluster starts the masters, gives each a third of the slots, and waits until each master knows the others.

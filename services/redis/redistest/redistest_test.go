@@ -171,7 +171,7 @@ func TestABrokenClusterIsNotUsedAgain(t *testing.T) {
 		broken = url
 		servers[1].Kill()
 	})
-	for range len(idle.clusters) + 1 {
+	for range len(idleClusters.clusters) + 1 {
 		if url := Cluster(t); url == broken {
 			t.Fatalf("%s has a dead master and is used again", url)
 		}
@@ -208,7 +208,7 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 	}
 	master.Kill()
 	await(t, "the replica does not take over", replica, func(ctx context.Context, client *redis.Client) error {
-		if err := contains(client.Info(ctx, "replication"), "role:master"); err != nil {
+		if err := checkInfo(client.Info(ctx, "replication"), "role:master"); err != nil {
 			return err
 		}
 		return masterIs(replica.Addr())

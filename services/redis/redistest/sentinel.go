@@ -65,21 +65,21 @@ func newSentinels(tb testing.TB) (set []*Server) {
 	replica := newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port))
 	set = append(set, replica)
 	await(tb, "the replica has no copy", replica, func(ctx context.Context, client *redis.Client) error {
-		return contains(client.Info(ctx, "replication"), "master_link_status:up")
+		return checkInfo(client.Info(ctx, "replication"), "master_link_status:up")
 	})
 	for range sentinels {
 		set = append(set, newSentinel(tb, master))
 	}
 	for _, s := range set[2:] {
-		await(tb, "the sentinels do not know one another", s, knowsAll)
+		await(tb, "the sentinels do not know one another", s, checkKnowsAll)
 	}
 	made = true
 	return set
 }
 
-// knowsAll checks that a sentinel knows the replica and the other sentinels: only then can it lead a failover.
-func knowsAll(ctx context.Context, client *redis.Client) error {
-	return contains(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
+// checkKnowsAll checks that a sentinel knows the replica and the other sentinels: only then can it lead a failover.
+func checkKnowsAll(ctx context.Context, client *redis.Client) error {
+	return checkInfo(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
 }
 
 // takeIdleSentinels takes a sound set that another test has given back; nil if there is none.
@@ -117,10 +117,10 @@ func giveBackSentinels(set []*Server) {
 // sound reports whether a set is unchanged: its master is still the first one, and all servers run.
 func sound(set []*Server) bool {
 	err := set[0].do(func(ctx context.Context, client *redis.Client) error {
-		return errors.Join(contains(client.Info(ctx, "replication"), "role:master"), contains(client.Info(ctx, "replication"), "connected_slaves:1"))
+		return errors.Join(checkInfo(client.Info(ctx, "replication"), "role:master"), checkInfo(client.Info(ctx, "replication"), "connected_slaves:1"))
 	})
 	for _, s := range set[2:] {
-		err = errors.Join(err, s.do(knowsAll))
+		err = errors.Join(err, s.do(checkKnowsAll))
 	}
 	return err == nil
 }
@@ -140,8 +140,8 @@ func newSentinel(tb testing.TB, master *Server) *Server {
 	return newServerAs(tb, settings, true)
 }
 
-// contains checks the answer to INFO for a text.
-func contains(info *redis.StringCmd, want string) error {
+// checkInfo checks the answer to INFO for a text.
+func checkInfo(info *redis.StringCmd, want string) error {
 	text, err := info.Result()
 	if err == nil && !strings.Contains(text, want) {
 		err = fmt.Errorf("not %s: %s", want, text)

@@ -27,7 +27,7 @@ func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 func SQLite(tb testing.TB) (url string) {
 	tb.Helper()
 	// The file is a copy of a migrated file: the migrations themselves take longer than most tests.
-	content, err := migrated()
+	content, err := migratedFile()
 	path := filepath.Join(tb.TempDir(), "tidings.db")
 	if err == nil {
 		err = os.WriteFile(path, content, 0o600)

@@ -13,8 +13,8 @@ import (
 // The tables are made once in a test binary, for each engine that it asks for, because making them takes longer than most tests.
 // Every database of a test is a copy.
 
-// migrated is the content of a SQLite file with all tables, which are empty.
-var migrated = sync.OnceValues(func() (content []byte, err error) {
+// migratedFile is the content of a SQLite file with all tables, which are empty.
+var migratedFile = sync.OnceValues(func() (content []byte, err error) {
 	folder, err := os.MkdirTemp("", "sqltest-*")
 	if err != nil {
 		return nil, err
