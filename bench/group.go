@@ -18,7 +18,7 @@ type group struct {
 	api              *api
 	prefix, id       string
 	members, talkers int        // how many; the talkers are the first of the members
-	pushed           []arrivals // pushed to each member
+	pushed           []arrivals // to each member
 
 	mu   sync.Mutex
 	said []said  // all messages so far

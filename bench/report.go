@@ -42,7 +42,7 @@ type line struct {
 	value     float64 // the value that the goal bounds: a ratio, or a figure of Tidings
 	unit      string  // of value; "x" is a ratio
 	goal      goal
-	whyAbsent string // why there is no value
+	whyAbsent string // "" if there is a value
 }
 
 // cells returns the cells of the line in the table.

@@ -96,7 +96,7 @@ func (b *bench) measureQueries(ctx context.Context) error {
 // peer is a running program to compare with, or the reason why it is not measured.
 type peer struct {
 	*program
-	whyAbsent string // why it is not measured; "" if it runs
+	whyAbsent string // "" if it runs
 }
 
 // stop stops the peer if it runs.
@@ -123,7 +123,7 @@ type contender struct {
 	profile string // the name under which its profile is kept; "" if none is kept
 }
 
-// contender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profiled.
+// contender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profileAs.
 func (b *bench) contender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == whoMercurius && b.mercuriusProcesses > 1 {

@@ -145,7 +145,7 @@ func sendBurst(ctx context.Context, a *api, events []event) error {
 	return errors.Join(errs...)
 }
 
-// publishes returns an act for pushes: the i-th author publishes a post.
+// publishes returns an act for measurePushes: the i-th author publishes a post.
 func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// likeServer is a server that takes likes and answers with the number of liked posts.
+// likeServer takes likes, and answers with the number of liked posts.
 type likeServer struct {
 	pairs map[string]bool // the likes: a user and a post
 	posts map[string]bool // the posts with a like

@@ -161,7 +161,7 @@ func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
 	return b.triggeredSockets(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
 }
 
-// bareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBare.
+// bareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBareWriter.
 func (b *bench) bareSockets(ctx context.Context, into *series, length int, documents ...string) error {
 	writer, err := b.startBareWriter(ctx, length, documents...)
 	if err != nil {

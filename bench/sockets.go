@@ -137,7 +137,7 @@ func (f *fleet) expect() <-chan struct{} {
 // now returns the time since the fleet's origin, in nanoseconds: the form in which sockets keep times.
 func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
 
-// recordEvent records an event. Only the first one after expect counts.
+// recordEvent notes the time of an event. Only the first one after expect counts.
 func (s *socket) recordEvent() {
 	if s.eventAt.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
 		if all := s.fleet.allDone.Load(); all != nil {

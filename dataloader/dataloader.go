@@ -41,7 +41,7 @@ type Loader struct {
 	mu sync.Mutex
 	// Forget sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
 	current    *memory // nil until something is read
-	prefetched int     // how many items were read ahead: see ahead
+	prefetched int     // how many items were read ahead: see pagesAhead
 }
 
 // memory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a

@@ -49,10 +49,10 @@ type Conversation struct {
 
 	ViewerCanRemoveMembers bool
 
-	// Resolvers of the lists need State. Code that has read the parts of several conversations at once sets Read, so that the resolvers
+	// Resolvers of the lists need State. Code that has read the parts of several conversations at once sets PartsRead, so that the resolvers
 	// do not read them again one by one.
 	State     chat.State
-	PartsRead bool // the parts that the operation shows were read together with the parts of other conversations
+	PartsRead bool // all parts that the operation shows
 }
 
 // IsNode says that a conversation can be fetched by its ID.
@@ -82,7 +82,7 @@ type Post struct {
 	PublishedAt time.Time
 	EditedAt    *time.Time
 
-	// Resolvers of fields need the numbers behind the IDs: Key, AuthorID and Answers. All posts of a list share Together, which
+	// Resolvers of fields need the numbers behind the IDs: Number, AuthorID and ParentNumber. All posts of a list share Together, which
 	// is not changed.
 	Number       services.PostID
 	AuthorID     services.UserID

@@ -69,7 +69,7 @@ type modelUser struct {
 	cleared       map[string]uint64      // dot -> the stamp of the user's last clear
 	versions      [2]string              // the newest version of badges that each node has shown
 	shown         map[string]string      // version of badges -> the content shown under it
-	cursors       []string               // cursors that the lists have shown, for marks up to them
+	cursors       []string               // that the lists have shown, for marks up to them
 }
 
 // visit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.

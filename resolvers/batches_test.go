@@ -21,7 +21,7 @@ import (
 )
 
 // A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and however
-// often an operation names it. The exceptions are in readings, levels and rebuildTrips. The lists and the types are those of the schema: a
+// often an operation names it. The exceptions are in readings, mostRuns and rebuildTrips. The lists and the types are those of the schema: a
 // new list or type is tested, or must be listed below with the reason why it is not.
 
 const mostTrips = 2 // round trips to Redis

@@ -64,7 +64,7 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 }
 
 // post reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It calls
-// visible, although the viewer has just written: the author may have blocked a user who likes the post between the commit and this
+// readVisible, although the viewer has just written: the author may have blocked a user who likes the post between the commit and this
 // read.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// hostScopes has the scopes of the host application.
+// hostScopes are those of the host application's token.
 var hostScopes = []services.Scope{services.ScopeIngest}
 
 const usersQuery = `query($keys: [String!]!) { users(keys: $keys) {

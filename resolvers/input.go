@@ -29,7 +29,7 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// creatingUsersKey is the key of the mark that creatingUsers makes. A parameter in its place would have to pass through many commands
+// creatingUsersKey is the key of the mark that withCreatingUsers makes. A parameter in its place would have to pass through many commands
 // that do not use it.
 type creatingUsersKey struct{}
 
@@ -38,7 +38,7 @@ func withCreatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// withCreatingUsersIfHost marks the context as creatingUsers does, if the token has the scope of the host application. With the scope of
+// withCreatingUsersIfHost marks the context as withCreatingUsers does, if the token has the scope of the host application. With the scope of
 // operators alone no user is created. A key that an operator mistyped must not become a user.
 func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
@@ -47,7 +47,7 @@ func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	return ctx
 }
 
-// createsUsers reports whether the context is marked by creatingUsers.
+// createsUsers reports whether the context is marked by withCreatingUsers.
 func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{}) != nil }
 
 // refusedKey is the key of the users' keys that withRefused puts into a context.
@@ -66,7 +66,7 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, refusedKey{}, refused)
 }
 
-// userID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context that creatingUsers has marked, the
+// userID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context that withCreatingUsers has marked, the
 // user is created.
 func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.userIDs(ctx, field, []string{id})

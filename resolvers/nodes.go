@@ -181,7 +181,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 
 // readNodesByID reads the objects of IDs, with one read for each kind, and one for the posts, shows and people in all of them. First it
 // reads objects that contain only IDs of posts, shows and people. Then it reads these. Then it makes the nodes from both. A new kind
-// that shows posts or people must add their keys before visible is called. Otherwise each of its objects would cause a read of its own.
+// that shows posts or people must add their keys before readVisible is called. Otherwise each of its objects would cause a read of its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users in these are read below.
@@ -211,7 +211,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
-	// visible reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of them again.
+	// readVisible reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of them again.
 	visible, err := r.readVisible(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err

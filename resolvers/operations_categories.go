@@ -34,7 +34,7 @@ var notify = &operation[graph.NotifyInput]{
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
-		// Called by the application, userID creates an actor who does not exist: see creatingUsersIfHost.
+		// Called by the application, userID creates an actor who does not exist: see withCreatingUsersIfHost.
 		if in.ActorID != nil {
 			var err error
 			if sent.Actor, err = c.r.userID(ctx, "actorId", *in.ActorID); err != nil {

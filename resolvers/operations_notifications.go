@@ -127,7 +127,7 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// mergeCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
+// mergeCategories returns the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
 // for a name that no category of the host application can have. There are two arguments, because the schema's enum has Tidings'
 // categories and cannot have the application's.
 func mergeCategories(categories []services.Category, hosts []string) ([]services.Category, error) {

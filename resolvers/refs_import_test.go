@@ -152,7 +152,7 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 	}
 }
 
-// withKey is an event with a key in place of KEY.
+// withKey returns an event with a key in place of KEY.
 func withKey(e event, key string) event {
 	made := event{}
 	for name, input := range e {

@@ -158,7 +158,7 @@ func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
 	return viewer, err
 }
 
-// bearerWith is the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
+// bearerWith returns the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
 // for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
 func (r *Resolver) bearerWith(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)

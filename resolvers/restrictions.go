@@ -27,7 +27,7 @@ func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
 	return ifSelected(ctx, r, func() (graph.User, error) { return r.user(ctx, done.call.user) }, "user")
 }
 
-// restrictionCursors are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have
+// restrictionCursors has the kinds of restrictions, with the cursors of their lists. A kind that is missing here would have
 // cursors of kind 0, which no list has.
 var restrictionCursors = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,

@@ -39,7 +39,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	if err != nil {
 		return graph.Show{}, err
 	}
-	// From here on visible finds this state of the show, and not an older state in the node cache.
+	// From here on readVisible finds this state of the show, and not an older state in the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
 	seen, err := r.readVisible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]

@@ -39,8 +39,8 @@ type perItem struct {
 type amount struct {
 	value         *ast.Value // the argument that asks for items; nil: it is absent, and ifAbsent applies
 	last          *ast.Value // the argument last, by which a list is paged from its end; nil: it is absent
-	isList        bool       // the argument is a list, and the number is its length; false: the number is the value of the argument
-	key           string     // if elements: the list is in this field of the argument; "": the argument itself is the list
+	isList        bool       // the number is the length of a list; false: it is the value of the argument
+	key           string     // if isList: the list is in this field of the argument; "": the argument itself is the list
 	emptyIsAbsent bool       // the list has the IDs that a mutation marks: an empty list counts as absent
 	// ifAbsent is the number if the argument is absent or null: its default in the schema, or the number of a list without one.
 	ifAbsent int

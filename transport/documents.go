@@ -38,13 +38,13 @@ type documents struct {
 	persisted *persisted
 }
 
-// document is an executable document. costs and neverNull have one entry for each of its operations, in their order.
+// document is an executable document. costs and nonNullVariables have one entry for each of its operations, in their order.
 //
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {
 	*ast.QueryDocument
 	costs            []cost     // of the operations
-	nonNullVariables [][]string // the names of variables that must not be null: see the function neverNull
+	nonNullVariables [][]string // the results of the function of this name
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
@@ -135,7 +135,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 			return nil, faults
 		}
 	}
-	// The costs and the results of neverNull follow from the text alone, so they are computed once.
+	// The costs and the results of nonNullVariables follow from the text alone, so they are computed once.
 	ready := &document{QueryDocument: doc}
 	for _, operation := range doc.Operations {
 		ready.costs = append(ready.costs, d.costs.operation(operation))

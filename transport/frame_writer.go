@@ -74,7 +74,7 @@ func (w *frameWriter) wait() {
 	w.freed.Wait()
 }
 
-// wakeWaiters wakes the waiting goroutines. The lock is held.
+// wakeWaiters wakes the goroutines that are in wait. The lock is held.
 func (w *frameWriter) wakeWaiters() {
 	if w.freed != nil {
 		w.freed.Broadcast()

@@ -42,8 +42,8 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 }
 
 // readRequest reads a body as the HTTP server does. Three kinds of requests are left to the HTTP server: operations other than queries,
-// requests that it would refuse, and requests whose meaning depends on more than these bytes. The result then has query false, and is
-// not remembered.
+// requests that it would refuse, and requests whose meaning depends on more than these bytes. The result is then not
+// answerable, and not remembered.
 func (f *Front) readRequest(body []byte) *knownRequest {
 	left := &knownRequest{}
 	if services.CheckUnicode("body", body) != nil {

@@ -116,7 +116,7 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			} else if lost {
 				return
 			}
-		// The larger buffer always has room for the rest: requests hands on a request that would not fit into it.
+		// The larger buffer always has room for the rest: answerRequests hands on a request that would not fit into it.
 		case filled == len(buffer): // a longer request
 			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
 		}
@@ -136,7 +136,7 @@ func (c *frontConn) handlePanic(fault any, mayAnswer bool) {
 }
 
 // wait reads more bytes. It waits up to the idle time for a new request. If more is true, it waits for the rest of a request instead:
-// up to pause, in all calls for that request together. Otherwise a client that sends a byte now and then could keep the connection busy
+// up to slowAfter, in all calls for that request together. Otherwise a client that sends a byte now and then could keep the connection busy
 // for hours. net.ErrClosed means that the connection was closed for a shutdown while it was idle, and that no request was lost.
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout

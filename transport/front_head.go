@@ -24,7 +24,7 @@ type head struct {
 	gzip        bool          // the client accepts gzip
 	answerLines []byte        // the first lines of the answer's head
 	forwarded   bool          // the request has X-Forwarded-For
-	// A head with once is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
+	// A unique head is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
 	// again.
 	unique bool   // no other request has the same head
 	id     string // the ID that the client gave to the request
@@ -37,7 +37,7 @@ type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
-	// keysVersion is the result of keysVersion when the token was checked. It is only compared.
+	// keysVersion is what Identity.keysVersion returned when the token was checked. It is only compared.
 	keysVersion any
 }
 
@@ -53,7 +53,7 @@ func (f *Front) headOf(text []byte) *head {
 	return f.readHead(bytes.Clone(text))
 }
 
-// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that identified checks the token again.
+// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that identify checks the token again.
 // The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
 func (f *Front) withoutStaleCaller(h *head) *head {
 	if h.caller == nil || f.queries.cfg.Identity.stillValid(h.caller) {

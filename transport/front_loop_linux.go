@@ -66,7 +66,7 @@ type loopConn struct {
 	in          atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
 	key         uint64                    // set under the loop's lock, before the connection is in conns
 	raw         syscall.RawConn
-	lastRequest atomic.Int64 // when it last had a request, by sinceStart
+	lastRequest atomic.Int64 // its time, by sinceStart
 	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
 	missedInput atomic.Bool
 }

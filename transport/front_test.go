@@ -96,8 +96,8 @@ type fronted struct {
 	schema        *quickSchema
 	limits        *countingLimits
 	front         *Front
-	frontAddress  string // the address of the front
-	directAddress string // the address of the HTTP server without a front
+	frontAddress  string
+	directAddress string // of the HTTP server without a front
 }
 
 // newFronted starts both. loopback applies the checks of LoopbackOnly.

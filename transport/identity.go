@@ -29,7 +29,7 @@ const (
 	maxDevice  = 64      // characters
 	minRSABits = 2048    // bits of an RSA key
 	// jwksInterval is the default of IdentityConfig.JWKSInterval: a revoked key is accepted until the next good read. A token with
-	// an unknown key ID leads to a read too, but such reads are at least jwksAtMost apart. So while a client sends unknown IDs all
+	// an unknown key ID leads to a read too, but such reads are at least jwksMinInterval apart. So while a client sends unknown IDs all
 	// the time, a new key may be unknown for that long.
 	jwksInterval    = 5 * time.Minute
 	jwksMinInterval = 10 * time.Second // between two reads because of unknown key IDs

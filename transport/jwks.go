@@ -43,7 +43,7 @@ type jwks struct {
 
 	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
 	last time.Time  // the time of the last read because of an unknown ID
-	// lastErr is the error of the last read; nil after a good one. Within jwksAtMost, refresh returns it instead of reading again.
+	// lastErr is the error of the last read; nil after a good one. Within jwksMinInterval, refresh returns it instead of reading again.
 	lastErr error
 	// refused names the keys of the last good set that are not used, and why.
 	refused string

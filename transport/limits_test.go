@@ -18,9 +18,9 @@ import (
 type fakeLimits struct {
 	addresses                                    atomic.Int64 // the number of calls of Address
 	events                                       atomic.Int64 // the sum of the costs that Event charged
-	refuseAddress, refuseOperation, refuseSocket atomic.Bool  // refused
-	refuseEvent                                  atomic.Bool  // Event refuses
-	panics                                       atomic.Bool  // Operation and Socket panic
+	refuseAddress, refuseOperation, refuseSocket atomic.Bool
+	refuseEvent                                  atomic.Bool
+	panics                                       atomic.Bool // Operation and Socket panic
 }
 
 // errLimited is the error of each refusal.

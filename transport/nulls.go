@@ -17,7 +17,7 @@ func nonNullVariables(operation *ast.OperationDefinition) []string {
 	return u.names
 }
 
-// variableUses looks for the names of neverNull.
+// variableUses collects the names that nonNullVariables returns.
 type variableUses struct {
 	operation *ast.OperationDefinition
 	fragments map[string]bool // those that were walked
@@ -74,8 +74,8 @@ func (u *variableUses) value(value *ast.Value) {
 	}
 }
 
-// wrongNull returns an error if one of the named variables, which neverNull has found, is null: the client's value, or a default where
-// the client has sent none.
+// wrongNull returns an error if one of the named variables, which nonNullVariables has found, is null: the client's value, or a default
+// where the client has sent none.
 func wrongNull(operation *ast.OperationDefinition, names []string, variables map[string]any) *gqlerror.Error {
 	for _, name := range names {
 		value, given := variables[name]

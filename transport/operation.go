@@ -34,15 +34,15 @@ type operation struct {
 	// cancelContext cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
 	// starts.
 	cancelContext atomic.Pointer[context.CancelFunc]
-	// ender is the Ender from OnEnd, until it is ended. The peer's mu guards it.
+	// ender is set by OnEnd, and ends the resolver's channel; nil once cancel has taken it. The peer's mu guards it.
 	ender services.Ender
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription. source is the resolver's channel. Only a turn or stream reads source, and moves an event from
-	// there to feed; next, which makes the response, then finds the event in feed. If next read source itself, it would block when the
-	// hub has taken the event back to replace it by a newer one. write makes the data of an event from source, if the schema has set
-	// it; feed and next are then unused.
+	// These belong to a subscription. Only a turn or stream reads resolverChannel, and moves an event from there to feed; next, which
+	// makes the response, then finds the event in feed. If next read resolverChannel itself, it would block when the hub has taken the
+	// event back to replace it by a newer one. write makes the data of an event from resolverChannel, if the schema has set it; feed
+	// and next are then unused.
 	resolverChannel reflect.Value
 	write           func(to []byte, event any) []byte
 	following       *operation   // the next operation in the list of the workers
@@ -72,7 +72,7 @@ func newOperation(p *peer, id string) *operation {
 	return one
 }
 
-// cancel ends the context of the operation, and its channel. It calls End without the peer's lock, because End takes the hub's
+// cancel ends the context of the operation, and its channel by ender. It calls End without the peer's lock, because End takes the hub's
 // lock.
 func (o *operation) cancel() {
 	o.ended.Store(true)
@@ -88,12 +88,12 @@ func (o *operation) cancel() {
 	}
 }
 
-// OnEnd sets the channel that ends with the operation: see services.Consumer. It ends an earlier channel, which has no reader any
-// more, and the new one if the operation has ended already.
+// OnEnd sets what ends the resolver's channel: see services.Consumer. It ends an earlier channel, which has no reader any more, and the
+// new one if the operation has ended already.
 func (o *operation) OnEnd(channel services.Ender) {
 	o.peer.mu.Lock()
 	former := channel
-	if !o.ended.Load() { // cancel sets it before it looks for a channel
+	if !o.ended.Load() { // cancel sets it before it looks for an ender
 		former, o.ender = o.ender, channel
 	}
 	o.peer.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 //
 // If an event cannot be rendered for now, stream tries it again after a pause, or a newer event if one has come. To most clients an
 // error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost a
-// part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The source counts it
+// part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The sender counts it
 // as delivered, so without this the part would be missing until something else changes. A newer event shortens the pause to that of a
 // first failure, because the engines may answer again. Each try is charged as an event is.
 func (o *operation) stream() {
@@ -95,14 +95,14 @@ const (
 )
 
 // deliverEvent delivers one event. An event that was sent in part is sent again only if it is whole.
-func (o *operation) deliverEvent(deliverEvent reflect.Value, sentInPart bool) eventOutcome {
+func (o *operation) deliverEvent(event reflect.Value, sentInPart bool) eventOutcome {
 	frame := messageBuffers.Get().(*[]byte)
 	defer messageBuffers.Put(frame)
 	last, forNow := false, false
 	if o.write != nil {
-		last = o.writeEvent(frame, deliverEvent)
+		last = o.writeEvent(frame, event)
 	} else {
-		last, forNow = o.render(frame, deliverEvent)
+		last, forNow = o.render(frame, event)
 	}
 	if forNow && (last || sentInPart) {
 		return eventFailed

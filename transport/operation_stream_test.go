@@ -130,7 +130,7 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 				c.expect(event(4))
 				pass(time.Minute)
 				c.expectNothing()
-				// The end of the source is noticed in a pause, and what has failed is not sent.
+				// The end of the channel is noticed in a pause, and what has failed is not sent.
 				w.schema.fault.Store(errNoDatabase)
 				w.schema.hub.publish(5)
 				pass(6 * time.Minute)
@@ -281,7 +281,7 @@ func TestANewerEventShortensThePauseAfterAFailure(t *testing.T) {
 	}
 }
 
-// A subscription whose event lost a part ends like any other: with its source, by its client, and in a drain. Further tries for the
+// A subscription whose event lost a part ends like any other: with its channel, by its client, and in a drain. Further tries for the
 // part end with it.
 func TestASubscriptionWhoseEventLostAPartEnds(t *testing.T) {
 	for name, end := range map[string]func(w *world, c *client){

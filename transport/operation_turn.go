@@ -46,7 +46,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 // WriteEvents takes the function that writes events: see services.EventRequest. It is called while the operation is dispatched.
 func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.write = write }
 
-// tap takes the resolver's channel as source, and returns feed in its place, or the channel itself if the schema writes the
+// tap keeps the resolver's channel, and returns feed in its place, or the channel itself if the schema writes the
 // events. Only the first channel is tapped: a second one would belong to a field below. feed has one place, which a turn fills
 // before it calls next, so next never waits.
 func (o *operation) tap(result any) any {
@@ -135,7 +135,7 @@ func (o *operation) endTurn() {
 	}
 }
 
-// messageBuffers are reused buffers for messages. A buffer is returned when the connection has taken the message.
+// messageBuffers are reused. A buffer is returned when the connection has taken the message.
 var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // written is the memory for an event that the schema writes: its data, and the response around the data.

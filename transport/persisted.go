@@ -56,7 +56,7 @@ type textHash [sha256.Size]byte
 // newPersisted makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
 func newPersisted(cfg Config) *persisted {
 	p := &persisted{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
-	// With only, no text is stored, because find does not ask whether a stored text is trusted.
+	// With trustedOnly, no text is stored, because find does not ask whether a stored text is trusted.
 	if p.trustedOnly {
 		p.limit = 0
 	}

@@ -136,7 +136,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 	if accepted == typeResponse && isRequestError(response) {
 		status = http.StatusBadRequest
 	}
-	// The body is encoded before the status is sent, because stamped sets a header.
+	// The body is encoded before the status is sent, because withRequestID sets a header.
 	body := appendResponse(nil, withRequestID(w, response))
 	if len(body) < compressFrom || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		write(w, status, accepted, body)

@@ -22,7 +22,7 @@ type testSchema struct {
 	schema     *ast.Schema
 	gate       chan struct{}                  // closed by the test to let the field lingers end
 	hello      string                         // the value of the field hello
-	extensions map[string]any                 // extensions of each event
+	extensions map[string]any                 // of each event
 	fault      atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
 
@@ -257,7 +257,7 @@ func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 	return one.channel, nil
 }
 
-// enter registers a watcher, unless refuse is set.
+// enter registers a watcher, unless watchErr is set.
 func (h *testHub) enter(one *testWatcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

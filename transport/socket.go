@@ -42,7 +42,7 @@ type socket struct {
 }
 
 // upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
-// token and the device of connection_init take precedence. authorization is the error of a malformed header.
+// token and the device of connection_init take precedence.
 type upgrade struct {
 	authorizationErr error // the fault of the header Authorization; nil: it has none
 	token            string
@@ -159,8 +159,7 @@ func (s *socket) readData(in *input, f frame) error {
 	return nil
 }
 
-// handleMessage handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
-// write of a short answer.
+// handleMessage does not keep text, which the caller reuses. It does not wait for operations, only for the write of a short answer.
 func (s *socket) handleMessage(kind int, text []byte) {
 	if !s.allowsMessage() {
 		s.close(closeTooMany, "too many messages")

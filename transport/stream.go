@@ -52,10 +52,9 @@ type stream struct {
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
 
-	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave. left means
-	// that the request has returned, and that response and control must not be used any more.
+	// mu guards these. taken means that a request or the end of the reservation has taken the stream, and must call leave.
 	taken           bool // claim has succeeded
-	requestReturned bool // the request has returned
+	requestReturned bool // response and control must not be used any more
 }
 
 // errEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.
@@ -235,8 +234,8 @@ func (s *stream) restart() { s.close(retryField()) }
 // dismiss closes the stream as restart does: the client reconnects, and its request is refused because the user is gone.
 func (s *stream) dismiss() { s.restart() }
 
-// cut ends the stream, and a write in progress: a deadline in the past makes it fail. left is read under the lock, because the
-// control of a request that has returned must not be used.
+// cut ends the stream, and a write in progress: a deadline in the past makes it fail. requestReturned is read under the lock,
+// because the control of a request that has returned must not be used.
 func (s *stream) cut() {
 	s.close(nil)
 	s.mu.Lock()

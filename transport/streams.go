@@ -65,7 +65,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 		s.reserved[token] = one
 		s.mu.Unlock()
 	}
-	// A drain has begun since closed was called. close releases the stream like any other.
+	// A drain has begun since refusalReason was called. close releases the stream like any other.
 	if !s.add(&one.peer) {
 		one.close(nil)
 		return nil, goingAway("going away")

@@ -17,7 +17,7 @@ const trustedPrefix = "sha256:"
 // TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while
 // the server runs, so they need no lock, and answers that depend on them may be remembered.
 type TrustedDocuments struct {
-	textByHash map[textHash]string // texts by their hash
+	textByHash map[textHash]string
 	// texts finds a document that a client sends in full; both maps share the strings.
 	texts map[string]struct{}
 }

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// ensureTarget is the set of users that the named segments reach: everyone if none are named. A segment that is new gets a bit.
+// ensureTarget returns the set of users that the named segments reach: everyone if none are named. A new segment gets a bit.
 func ensureTarget(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
 	if segments == nil {
 		return 0, nil

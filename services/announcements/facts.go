@@ -165,7 +165,7 @@ type Facts struct {
 
 // readFacts reads the facts that all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
-	// The time is taken before the statement runs: an announcement that ends in between is in the list, and Memory.show omits it.
+	// The time is taken before the statement runs: an announcement that ends in between is in the list, and Memory.makeState omits it.
 	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64

@@ -36,10 +36,10 @@ func (n node) breakSource(name string, with func(ctx context.Context) error) (me
 	return func() { n.sources[place] = source }
 }
 
-// broken makes a source fail at once: see fails.
+// broken makes a source fail at once: see breakSource.
 func broken(context.Context) error { return errors.New("broken") }
 
-// hanging makes a source hang until its time is up: see fails.
+// hanging makes a source hang until its time is up: see breakSource.
 func hanging(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()

@@ -205,7 +205,7 @@ func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))
 }
 
-// momentOf is a moment without announcements and dots.
+// momentOf returns a moment without announcements and dots.
 func momentOf(now time.Time) source.Moment {
 	return source.Moment{Now: now, Risen: now, Shared: &announcements.State{}}
 }

@@ -36,7 +36,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		document := &documents[i]
 		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.Away(*document) &&
 			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.needsSQL(user, document, today)
-		if !ready { // for an empty document withCache looks nothing up
+		if !ready { // for an empty document addCached looks nothing up
 			*document = rdb.Document{}
 		}
 	}
@@ -61,11 +61,11 @@ func (s *Service) needsSQL(user services.UserID, document *rdb.Document, today i
 }
 
 // sqlReaders returns the sources that may ask SQL for a document.
-func (l sourceList) sqlReaders() (sqlReaders []source.SQLReader) {
+func (l sourceList) sqlReaders() (readers []source.SQLReader) {
 	for _, one := range l {
 		if reader, reads := one.(source.SQLReader); reads {
-			sqlReaders = append(sqlReaders, reader)
+			readers = append(readers, reader)
 		}
 	}
-	return sqlReaders
+	return readers
 }

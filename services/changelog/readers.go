@@ -21,7 +21,7 @@ type Readers[K comparable] struct {
 
 	mu       sync.Mutex
 	shown    map[services.UserID][]K            // the keys that each watched user is shown
-	readers  map[K]map[services.UserID]struct{} // the inverse
+	readers  map[K]map[services.UserID]struct{} // the inverse of shown
 	owed     map[K]struct{}                     // changed keys whose readers are not notified yet
 	notified map[K]time.Time                    // when the readers of a key were last notified
 	waits    bool                               // a timer is set for the next notification

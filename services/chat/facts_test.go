@@ -182,7 +182,7 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
 		recalled := sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
 		sqltest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
-		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see waits below
+		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see wantCounts below
 		sqltest.Coded(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
 		sqltest.Coded(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
 		sqltest.Coded(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)

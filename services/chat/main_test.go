@@ -60,7 +60,7 @@ func (n node) create(kind Kind, members ...services.UserID) services.Conversatio
 	return id
 }
 
-// send sends a message, and runs no job: see projected.
+// send sends a message, and runs no job: see runJobs.
 func (n node) send(author services.UserID, id services.ConversationID, mentions ...services.UserID) services.MessageID {
 	n.TB.Helper()
 	message, err := services.ParseMessageID("id", n.mustDo(n.Send(author, id, "hello", mentions))[0])

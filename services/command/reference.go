@@ -240,14 +240,14 @@ func fallback(value *ast.Value) string {
 }
 
 // typeText is a type as a field has it, with a link to its description. Brackets are escaped, because a link follows them.
-func (r *reference) typeText(typeText *ast.Type) string {
+func (r *reference) typeText(t *ast.Type) string {
 	text := ""
-	if typeText.Elem != nil {
-		text = `\[` + r.typeText(typeText.Elem) + `\]`
+	if t.Elem != nil {
+		text = `\[` + r.typeText(t.Elem) + `\]`
 	} else {
-		text = r.link(typeText.NamedType)
+		text = r.link(t.NamedType)
 	}
-	if typeText.NonNull {
+	if t.NonNull {
 		text += "!"
 	}
 	return text

@@ -127,8 +127,8 @@ var (
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
-// mask is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
-// may be anywhere in it. Errors print values with shown too: a wrong secret must not end in a log. The tag `secret` has the value
+// mask returns a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its password
+// may be anywhere in it. Errors print values with mask too: a wrong secret must not end in a log. The tag `secret` has the value
 // `all` for a key, and another value for an address with a password in it.
 func mask(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")

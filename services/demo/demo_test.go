@@ -132,7 +132,7 @@ func (c *manualClock) Now() time.Time { return c.now }
 type counting struct {
 	*httptest.Server
 	mu       sync.Mutex
-	events   int // since the last call of since
+	events   int // since the last call of takeCount
 	requests int // since the start
 }
 

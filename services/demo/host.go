@@ -22,8 +22,8 @@ const (
 	keptObjects = 400
 )
 
-// objectName names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
-// that it can refer to objects that the server has not made yet. A ref is comparable, because it is a key of host.made.
+// objectName stands for an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
+// that it can refer to objects that the server has not made yet. It is comparable, because it is a key of host.made.
 type objectName struct {
 	Kind   string // post, show or conversation
 	Number int
@@ -32,7 +32,7 @@ type objectName struct {
 // fromNow is a time in the input of an event, relative to the present. A negative time is in the past.
 type fromNow time.Duration
 
-// event is one entry of ingest. A ref or a fromNow in the input is replaced by an ID or a time when the event is sent: the
+// event is one entry of ingest. An objectName or a fromNow in the input is replaced by an ID or a time when the event is sent: the
 // script knows no IDs and no time, so a seed always gives the same script.
 type event struct {
 	As      string         // the key of a user, "" for the application itself

@@ -103,7 +103,7 @@ func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
 	return f.icon, f.changed
 }
 
-// hasLookers reports whether somebody looks.
+// hasLookers reports whether a call of Look has not ended.
 func (f *follower) hasLookers() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists hold everything
 // that the script made: an event that the server refused or Run dropped stays in them, and send omits the events that depend
-// on it. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as ref has them.
+// on it. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as objectName has them.
 type script struct {
 	random    *rand.Rand
 	people    []person // the viewer first

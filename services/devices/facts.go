@@ -72,7 +72,7 @@ var (
 	dueDevices = sql.NewStatement("due devices", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
-	// further request: see lanes.open.
+	// further request: see lanes.filter.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
@@ -158,7 +158,7 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 	return list, hashes, err
 }
 
-// rows lists devices to send to, by a statement with the columns of ofRow.
+// rows lists devices to send to, by a statement with rowColumns.
 func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var r row

@@ -77,7 +77,7 @@ func (l *lanes) filter(now time.Time) (onlyListed bool, services []string) {
 	return onlyListed, services
 }
 
-// begin takes a place for a request, if there is one. Exactly one call of end, answered or failed frees each place.
+// begin takes a place for a request, if there is one. Exactly one call of end, endAnswered or endFailed frees each place.
 func (l *lanes) begin(service string, now time.Time) bool {
 	one := l.get(service)
 	if !l.takes(one, now) {

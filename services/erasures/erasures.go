@@ -167,7 +167,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
-// resume returns the erasure of a key, if it has not ended. If its job is dead, begun enqueues another job.
+// resume returns the erasure of a key, if it has not ended, and enqueues another job if its job is dead.
 func resume(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
 	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
 		return erasure, found, err

@@ -26,7 +26,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// editable locks the post, so that two edits run one after the other, and the second sees the mentions of the first.
+			// lockOwnPost locks the post, so that two edits run one after the other, and the second sees the mentions of the first.
 			before, err := lockOwnPost(ctx, tx, author, id)
 			if err != nil {
 				return nil, err

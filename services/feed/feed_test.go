@@ -29,7 +29,7 @@ type node struct {
 	*fanouttest.World
 	*Service
 	fan           *fanout.Fanout         // the fan-out of the node
-	notifications *notifications.Service // the notifications of the node
+	notifications *notifications.Service // as notificationstest makes them
 }
 
 // newNode makes the feeds of a world's node.
@@ -209,8 +209,8 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.Agree(reader)
 }
 
-// publishBeforeAndAfter publishes posts of two authors before and after one of them hides from a reader and the other blocks them. It returns the
-// posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
+// publishBeforeAndAfter lets two authors publish before and after one of them hides from a reader and the other blocks them. It returns
+// the posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
 func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
 	authors := n.Users(2)
@@ -313,7 +313,7 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 	}
 }
 
-// postsOf are the posts of a page, in its order.
+// postsOf are the IDs of a page's posts, in its order.
 func postsOf(page Page) []services.PostID {
 	ids := make([]services.PostID, len(page.Items))
 	for i, item := range page.Items {

@@ -15,10 +15,10 @@ import (
 	"tidings/services/sql"
 )
 
-// publishDraft publishes and returns the post's ID.
-func (n node) publishDraft(author services.UserID, publishDraft Draft) services.PostID {
+// publishDraft returns the ID of the new post. An error fails the test.
+func (n node) publishDraft(author services.UserID, draft Draft) services.PostID {
 	n.TB.Helper()
-	cmd, err := n.Publish(author, publishDraft)
+	cmd, err := n.Publish(author, draft)
 	n.Must(err)
 	n.Must(n.do(cmd))
 	id, err := services.ParsePostGlobalID("id", cmd.IDs()[0])

@@ -41,7 +41,8 @@ func newProgress(opts Options, size int64, started time.Time) *progress {
 	return p
 }
 
-// startAt says that the work begins here. The lines of an earlier run took no time of this run, and must not make it look fast.
+// startAt records that this run begins now, after so many bytes. The lines of an earlier run took no time of this run, and must not
+// make it look fast.
 func (p *progress) startAt(bytes int64) {
 	p.skipped = bytes
 	p.started = p.now()

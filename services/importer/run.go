@@ -56,7 +56,7 @@ func (r Report) counted() int64 {
 }
 
 // fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and the
-// method all passes the lines to the import.
+// method importLines passes the lines to the import.
 type fileRun struct {
 	db       Store
 	opts     Options
@@ -80,7 +80,7 @@ type lineImport interface {
 	commit(ctx context.Context, line int64) error
 }
 
-// newRun opens the file of an import. The caller passes the run to all, which closes the file, or calls close.
+// newRun opens the file of an import. The caller calls importLines, which closes the files, or calls close.
 func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	// The form travels with the options, because opening the source and drawing the progress need it.
 	opts.form = form

@@ -40,7 +40,7 @@ func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
 	return rehearsal{newImporter(t, w.Store), w}
 }
 
-// replay replays a file until the end of the file, or until the replay has waited the given number of times.
+// replay runs ReplayShows until the end of a file, or until it has waited the given number of times.
 func (r rehearsal) replay(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())

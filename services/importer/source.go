@@ -28,7 +28,7 @@ var (
 	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
-// source is the file to import, read line by line. next sets line and open for each line; everything else is set
+// source is the file to import, read line by line. next sets line and lineOpen for each line; everything else is set
 // when the file is opened.
 type source struct {
 	identity string // made of a regular file and its options; "" when reading cannot be resumed

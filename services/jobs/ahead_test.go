@@ -12,7 +12,7 @@ import (
 
 const burst = 300 // commands: enough that their jobs do not go ahead
 
-// enqueueCommand is a command that enqueues one job.
+// enqueueCommand makes a command that enqueues one job.
 func enqueueCommand(job jobs.NewJob) *jobs.Command {
 	return &jobs.Command{Name: "add", Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		return nil, jobs.Enqueue(ctx, tx, job)

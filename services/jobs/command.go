@@ -181,7 +181,7 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Rem
 	return nil
 }
 
-// viewUpdate is what brings the actor's own views up to date after the commit; nil for nothing.
+// viewUpdate returns the function that brings the actor's own views up to date after the commit; nil for nothing.
 func (c *Command) viewUpdate() func(context.Context) error {
 	switch {
 	case !c.applied || c.AfterApply == nil:

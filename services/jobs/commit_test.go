@@ -288,7 +288,7 @@ func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
 	if o.updated != 1 || seen != nil || o.ViewsStale() {
-		t.Errorf("owned %d times under %v, behind %t", o.updated, seen, o.ViewsStale())
+		t.Errorf("updated %d times under %v, behind %t", o.updated, seen, o.ViewsStale())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// jobsNamed and deadNamed read all jobs of their tables, in the order of their IDs. eraseJobs leaves a job with a token alone, because
+// jobRange and deadJobRange read all jobs in a range of IDs, in the order of the IDs. eraseJobs leaves a job with a token alone, because
 // it is running: its worker deletes it, or the job is released and the next pass finds it.
 var (
 	jobRange = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)

@@ -187,7 +187,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 
 // restarted lists the nodes whose process has recently replaced one that did not remove its node from the list. The earlier
 // process crashed, perhaps too recently to count as silent, and PostgreSQL may still run its transactions.
-func (h *Heartbeat) restarted(nodes []Node) (restarted []Node) {
+func (h *Heartbeat) restarted(nodes []Node) (again []Node) {
 	processes := make(map[string]process, len(nodes))
 	for _, node := range nodes {
 		if node.Self || node.Process == "" {
@@ -201,11 +201,11 @@ func (h *Heartbeat) restarted(nodes []Node) (restarted []Node) {
 		}
 		processes[node.Name] = now
 		if !now.restartedAt.IsZero() && time.Since(now.restartedAt) < lostAfter {
-			restarted = append(restarted, node)
+			again = append(again, node)
 		}
 	}
 	h.processes = processes
-	return restarted
+	return again
 }
 
 // takeOver records the jobs that silent nodes and crashed processes held, and frees the jobs of dead nodes.

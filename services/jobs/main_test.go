@@ -65,7 +65,7 @@ func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds
 	return n
 }
 
-// sqliteNode is a node on SQLite.
+// sqliteNode makes a node on a SQLite database of its own.
 func sqliteNode(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
 	t.Helper()
 	return newNode(t, sqltest.SQLite(t), "", settings, kinds...)

@@ -54,7 +54,7 @@ type pageStart struct {
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// parse finds where the page starts: it parses the arguments of the request, and reads no data.
+// parse finds where the page starts, from the arguments of the request alone: it reads no data.
 func (a Ask) parse(viewer services.UserID) (p pageStart, err error) {
 	p.field = "sessionId"
 	switch {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// showColumnList are the columns that scanShow reads, in its order, with FROM, for statements that have other columns before them.
-	// showColumns has SELECT before them, for the other statements.
+	// selectShow has SELECT before them, for the other statements.
 	showColumnList = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	selectShow = `SELECT ` + showColumnList
@@ -155,7 +155,7 @@ func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.P
 	return found[0], nil
 }
 
-// selectShows runs a statement that selects showColumns.
+// selectShows runs a statement that selects showColumnList.
 func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []Show, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		show, err := scanShow(scan)
@@ -165,7 +165,7 @@ func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...an
 	return shows, err
 }
 
-// scanShow reads a row of showColumns, after the columns that come before them.
+// scanShow reads a row of showColumnList, after the columns that come before them.
 func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 	var status, planned, updated int64
 	var started, ended, cancelled sql.NullInt64

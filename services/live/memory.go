@@ -38,7 +38,7 @@ func (d database) Shows(ctx context.Context, ids []services.PostID) (map[service
 	return readShows(ctx, d.Runner, ids)
 }
 
-// pullsBatch bounds one answer: each of its hosts brings up to Retention shows. showsBatch bounds how long one SELECT runs
+// pullsBatch bounds one answer: each of its hosts brings up to Retention shows. hostsBatch bounds how long one SELECT runs
 // while a node starts.
 const (
 	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
@@ -76,7 +76,7 @@ type changedHosts struct {
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
 // session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
-	// Memory.read caches shows for pages of replays that ended before the horizon. A few thousand shows serve most of these pages.
+	// recentShows caches shows for pages of replays that ended before the horizon. A few thousand shows serve most of these pages.
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{
@@ -176,7 +176,8 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
-		// Put shows that are in state into read too: when such a show leaves state, read must not return a copy from before the entry.
+		// Put shows that are in state into recentShows too: when such a show leaves state, recentShows must not return a copy from before
+		// the entry.
 		m.recentShows.Keep(change.Show.ID, change.Show)
 		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {

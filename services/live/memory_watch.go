@@ -27,7 +27,7 @@ func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *re
 	return &receivers[K]{clock: clock, notify: notify, hosts: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
 }
 
-// setHosts sets the hosts of a receiver.
+// setHosts replaces the hosts of a receiver. A receiver without hosts is not notified.
 func (a *receivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +127,7 @@ type HostWatch struct {
 	moved  chan struct{} // what Moved returns
 }
 
-// watchHosts opens a watch without hosts; Show sets them. Close it with the board.
+// watchHosts opens a watch without hosts; SetHosts sets them. Close it with the board.
 func (m *Memory) watchHosts() *HostWatch {
 	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }

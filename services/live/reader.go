@@ -14,7 +14,7 @@ type readerData struct {
 	ready   bool // replays is complete; otherwise it must be read from SQL
 	lease   lease
 
-	replaysSkipped bool // replays were not read
+	replaysSkipped bool // Redis was not asked for replays
 	building       bool // Redis answers, and the viewer's data there is still being built
 }
 

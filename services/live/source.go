@@ -113,7 +113,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	// A show can be in two of the lists, because it may end between the reads: came counts it once.
 	for _, shows := range [][]Show{l.s.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
-			// This is the condition of hostShows.live, so that the digest counts what a badge would have counted.
+			// This is the condition of hostShows.eachLive, so that the digest counts what a badge would have counted.
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true
 			}

@@ -72,7 +72,7 @@ type watcher struct {
 	replaced    bool      // a session that was sent or requested has ended
 	slotTaken   bool      // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
 	renewed     time.Time // when the session was renewed last
-	behindSince time.Time // since when the badges are behind; zero if they are not
+	behindSince time.Time // zero if the badges are not behind
 }
 
 // wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be

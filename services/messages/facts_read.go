@@ -22,7 +22,7 @@ const (
 		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`
 )
 
-// columns are the columns of a message's text, in the order in which read scans them.
+// columns are the columns of a message's text, in the order in which selectMessages scans them.
 const columns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (

@@ -18,7 +18,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// exportedLife is the export of the user whose life exporttest.Live writes.
+// exportedLife is the export of the user whose life exporttest.InsertLife writes.
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":false,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
@@ -246,7 +246,7 @@ func TestPagesOfAnExport(t *testing.T) {
 			seen[line.Type] = true
 		}
 		if len(seen) != len(node.Exports) {
-			b.T.Errorf("%d kinds of %d have lines: a new kind is to be in exporttest.Live", len(seen), len(node.Exports))
+			b.T.Errorf("%d kinds of %d have lines: a new kind is to be in exporttest.InsertLife", len(seen), len(node.Exports))
 		}
 	})
 }

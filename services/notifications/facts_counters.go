@@ -64,7 +64,7 @@ type head struct {
 	changed bool // save writes the row
 }
 
-// counterRow is the row of a counter, and whether this transaction changes it.
+// counterRow is a counter in notification_state, and whether this transaction changes it.
 type counterRow struct {
 	// head is the greatest position that was ever shown in the category, seen the position up to which the user saw it. Neither
 	// goes back.
@@ -81,7 +81,7 @@ type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and of the states that save returns.
 	order []counter
-	// heads has every recipient of order, and marks has every counter of order. A counter that was not named is not locked and is
+	// heads has every recipient of order, and rows has every counter of order. A counter that was not named is not locked and is
 	// absent here. Its version stays even if a statement changes its groups, as with a category that is being removed.
 	heads map[services.UserID]*head
 	rows  map[counter]*counterRow

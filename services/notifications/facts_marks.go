@@ -232,7 +232,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, id := range read.IDs {
 		p, found := places[id]
-		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.marks is being
+		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.rows is being
 		// removed.
 		if !found || p.first != id || b.rows[p.counter] == nil {
 			return nil, notYours("ids", id)
@@ -319,8 +319,8 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return states, until, err
 }
 
-// canUndoUnchanged reports whether a mark that changed nothing can be undone all the same. A mark of a past time can, because causes that it covers
-// may be reported later. Within the undo time of another mark it cannot: it is a second tap on the button.
+// canUndoUnchanged reports whether a mark that changed nothing can be undone all the same. A mark of a past time can, because causes
+// that it covers may be reported later. Within the undo time of another mark it cannot: it is a second tap on the button.
 func (h *head) canUndoUnchanged(tx *sql.Tx) bool {
 	if tx.Dated() == 0 {
 		return false

@@ -22,7 +22,7 @@ var errAway = services.Errorf(services.Unavailable, "the engine does not answer"
 type engines struct {
 	mu   sync.Mutex
 	docs map[services.UserID]*services.Badges
-	// leased has the users with a lease.
+	// leased has the users who have entered and not left.
 	leased      map[services.UserID]bool
 	born        time.Time // when the engines were made
 	enters      []called  // the calls of Enter
@@ -182,7 +182,7 @@ func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan 
 	return states
 }
 
-// take is the value in a channel now, -1 if it is empty, -2 if it is closed.
+// take takes the value out of a channel. It returns -1 if the channel is empty, -2 if it is closed.
 func take(states <-chan *services.Badges) int {
 	select {
 	case badges, open := <-states:

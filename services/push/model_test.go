@@ -22,7 +22,7 @@ type world struct {
 
 	facts  map[services.UserID]*fact
 	docs   map[services.UserID]document // what Redis holds
-	leased map[services.UserID]bool     // leases: where hints go
+	leased map[services.UserID]bool     // the users to whom hints go
 
 	away      bool                     // Redis does not answer
 	broken    map[services.UserID]bool // users whose documents cannot be rendered

@@ -268,7 +268,7 @@ func TestLinger(t *testing.T) {
 			visit()
 			pass(1900 * time.Millisecond)
 			if len(e.leased) != 0 || len(h.users) != 1 {
-				t.Errorf("on %d, here %d; want no lease, and a user who is remembered", len(e.leased), len(h.users))
+				t.Errorf("leased %d, here %d; want no lease, and a user who is remembered", len(e.leased), len(h.users))
 			}
 			visit() // the reconnect
 			pass(1900 * time.Millisecond)

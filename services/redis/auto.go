@@ -21,14 +21,14 @@ func (c *Client) Shared() redis.Cmdable { return c.shared }
 // batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both waits, and calls that wait behind a
 // batch that timed out fail at once. within is the time that a batch may take. Without a guard (nil: the embedded Redis, or a cluster,
 // whose nodes have their own) the calls are queued whatever the server does.
-func newShared(client redis.UniversalClient, readers *guard, within time.Duration) (*redis.Client, error) {
+func newShared(client redis.UniversalClient, readGuard *guard, within time.Duration) (*redis.Client, error) {
 	batches, err := client.AutoPipeline()
 	if err != nil {
 		return nil, err
 	}
 	// An address, and no name: the library asks the name server for a name at once.
 	facade := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", PipelinePoolSize: -1, MaxRetries: -1, Protocol: 2})
-	facade.AddHook(sharedHook{client: client, batches: batches, readGuard: readers, longest: 2 * within})
+	facade.AddHook(sharedHook{client: client, batches: batches, readGuard: readGuard, longest: 2 * within})
 	return facade, nil
 }
 

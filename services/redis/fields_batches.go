@@ -40,8 +40,8 @@ type fieldRead struct {
 }
 
 // newFieldReads makes the batches of a client; within is the time that a batch may take.
-func newFieldReads(client redis.UniversalClient, readers *guard, within time.Duration) *fieldReads {
-	return &fieldReads{client: client, readGuard: readers, longest: 2 * within, ctx: Reading(context.Background())}
+func newFieldReads(client redis.UniversalClient, readGuard *guard, within time.Duration) *fieldReads {
+	return &fieldReads{client: client, readGuard: readGuard, longest: 2 * within, ctx: Reading(context.Background())}
 }
 
 // process sends a command: in a batch if the caller's deadline leaves time for two batches, the one before it and its own; otherwise

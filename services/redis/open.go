@@ -205,8 +205,8 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	return err
 }
 
-// prepare prepares a Redis that answers: its lineage, the scripts, the settings. It does not wait: it is an error if the
-// named Redis does not answer now. A Redis that refuses writes is ready, because it still serves others and may
+// prepare makes a Redis that answers ready for use: its lineage, the scripts, the settings. It does not wait: it is an error if
+// the named Redis does not answer now. A Redis that refuses writes is ready, because it still serves others and may
 // recover.
 func (c *Client) prepare(ctx context.Context) error {
 	// The ping comes first, so that the error for an absent Redis says so, and does not name a later step.
@@ -226,7 +226,7 @@ func (c *Client) prepare(ctx context.Context) error {
 	return nil
 }
 
-// prepareLate prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
+// prepareLate calls prepare for a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
 // already.
 func (c *Client) prepareLate(ctx context.Context) error {
 	if !c.awaitsFirstAnswer.Load() {

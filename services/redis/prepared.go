@@ -114,7 +114,7 @@ type readBatch struct {
 	commands []redis.Cmder
 }
 
-// readBatches are lists of sentRead to use again.
+// readBatches has each readBatch that can be used again.
 var readBatches = sync.Pool{New: func() any { return new(readBatch) }}
 
 // send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.

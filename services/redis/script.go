@@ -25,7 +25,7 @@ type Script struct {
 	sha1 string
 }
 
-// registeredScripts are the registered scripts, in the order of their registration; every Client loads them into its masters.
+// registeredScripts are in the order of their registration; every Client loads them into its masters.
 var registeredScripts []*Script
 
 // RegisterScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package

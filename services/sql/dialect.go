@@ -227,9 +227,9 @@ var (
 	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`) // a number that is the primary key
 )
 
-// translateMigration translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill factor becomes a
-// table WITHOUT ROWID, which SQLite stores as the index of its primary key. A number that is a primary key becomes the rowid
-// itself.
+// translateMigration returns a migration, which is written for PostgreSQL, in the SQL of the engine. On SQLite a table with a fill
+// factor becomes a table WITHOUT ROWID, which SQLite stores as the index of its primary key. A number that is a primary key becomes
+// the rowid itself.
 func (d dialect) translateMigration(text string) string {
 	if d == Postgres {
 		return text

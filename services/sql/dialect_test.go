@@ -96,7 +96,7 @@ func TestParametersOfUnknownTypes(t *testing.T) {
 	}
 }
 
-// schema translates every word of the migrations that SQLite lacks.
+// translateMigration translates every word of the migrations that SQLite lacks.
 func TestSchemaForSQLite(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil || len(files) == 0 {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// waitHandler is a handler of the log. It tells when a migration waits for a table.
+// waitHandler receives the log, and tells when a migration waits for a table.
 type waitHandler struct {
 	slog.Handler
 	told chan struct{} // gets a value at each such line, unless the last value is still in it

@@ -44,9 +44,9 @@ const unheardFor = 10 * time.Second
 // finds out too.
 var dialer = net.Dialer{Control: setTCPUserTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 
-// lockTimeoutSetting is for the connections of migrations. While a step waits for the lock of a table, all later statements on the table wait
-// behind it, also those of the running nodes. A backup or a long report may read the table for long, so the step gives up soon, and is
-// tried again.
+// lockTimeoutSetting is for the connections of migrations. While a step waits for the lock of a table, all later statements on the
+// table wait behind it, also those of the running nodes. A backup or a long report may read the table for long, so the step gives up
+// soon, and is tried again.
 const lockTimeoutSetting = `SET lock_timeout = '2s'`
 
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.

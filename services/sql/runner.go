@@ -18,7 +18,7 @@ type queryer interface {
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
 }
 
-// foundRows are the rows that a query finds.
+// foundRows is what a query returns: the rows of database/sql, or those that a player holds.
 type foundRows interface {
 	Next() bool
 	Scan(into ...any) error

@@ -173,7 +173,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 	if err := readPages(ctx, q, []int64{1}, func(_ int64, head []byte) { next = file.readHead(head) }); err != nil || !file.known() {
 		return file, err
 	}
-	// The list of free pages is a chain of trunk pages. file.list ends the chain where a trunk comes twice.
+	// The list of free pages is a chain of trunk pages. file.readList ends the chain where a trunk comes twice.
 	for next > 0 {
 		trunk := next
 		next = 0
@@ -219,9 +219,9 @@ type scrubbedPage struct {
 	data   []byte
 }
 
-// eachDirty finds the pages with deleted data among the given ones and their overflow pages. eachDirty calls found with the number
-// of the given page (for an overflow page, the page of its row) and with the page in which the data is overwritten. It calls found
-// only after all pages are read: SQLite must not write a table that it reads.
+// eachDirty finds the pages with deleted data among the given ones and their overflow pages. It calls found with the number of the
+// given page (for an overflow page, the page of its row) and with the page in which the data is overwritten. It does so only after
+// all pages are read: SQLite must not write a table that it reads.
 func eachDirty(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64

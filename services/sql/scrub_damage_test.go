@@ -18,7 +18,7 @@ type brokenFile struct {
 	path string
 }
 
-// pageSize is the size of a page.
+// pageSize is SQLite's default, which the program keeps.
 const pageSize = 4096
 
 // newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free pages.

@@ -39,7 +39,7 @@ type fileFormat struct {
 const maxFilePages = 1 << 25
 
 // known reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false until
-// head has read the first page.
+// readHead has read the first page.
 func (f *fileFormat) known() bool {
 	return f.usable > 0 && !f.hasMaps && !f.damaged && f.pages < maxFilePages
 }

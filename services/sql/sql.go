@@ -55,7 +55,7 @@ type DB struct {
 	Runner             // for reads
 	name        string // of the database in messages; it has no password
 	Node        string // this node's name; "" on SQLite
-	TokenPrefix string // the beginning of the tokens of this process
+	TokenPrefix string // of the tokens of this process
 	clock       services.Clock
 	log         *slog.Logger
 	db          *sql.DB   // PostgreSQL: everything; SQLite: the readers

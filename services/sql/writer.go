@@ -53,7 +53,7 @@ type writer struct {
 
 // request is the functions of one call of write, for the writer.
 type request struct {
-	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see timely.
+	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see applyDeadline.
 	ctx   context.Context
 	fns   []func(*Tx) error
 	size  int           // how much of groupSize it takes: the number of its functions, or more

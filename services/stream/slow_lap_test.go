@@ -53,19 +53,19 @@ func (w *away) node() *Service {
 }
 
 // countTold is the number of users whose newest change has the total n.
-func (w *away) countTold(s *Service, n int) (countTold int) {
+func (w *away) countTold(s *Service, n int) (told int) {
 	w.T.Helper()
 	totals, _ := w.totals(s, 0)
 	for _, total := range totals {
 		if total == n {
-			countTold++
+			told++
 		}
 	}
-	return countTold
+	return told
 }
 
 // visitNext runs one step of the slow lap and returns the users that the step has compared.
-func (w *away) visitNext(s *Service) (visitNext []services.UserID) {
+func (w *away) visitNext(s *Service) []services.UserID {
 	w.T.Helper()
 	w.seen = nil
 	sqltest.Equal(w.T, s.stepSlowLap(w.Ctx), nil)

@@ -54,7 +54,7 @@ type Config struct {
 	Lease    time.Duration // of the writer; 0 means 5 s
 }
 
-// Service is the change stream on one node. It is safe for concurrent use. The laps, leads and wasOff belong to the goroutine of Run.
+// Service is the change stream on one node. It is safe for concurrent use. The laps, leadsUntil and wasOff belong to the goroutine of Run.
 type Service struct {
 	cfg   Config
 	db    *sql.DB

@@ -65,7 +65,7 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
-// stateOf is what badges show. It has no versions: the method follows adds them.
+// stateOf is what badges show. It has no versions: withVersions adds them.
 func stateOf(badges *services.Badges) State {
 	part := func(source services.Source, name string, count *services.Count) Part {
 		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}

@@ -23,8 +23,8 @@ import (
 	"tidings/services"
 )
 
-// processRecorder records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: in a test several
-// nodes share the engines, which cannot know for which node they work.
+// processRecorder records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: in a
+// test several nodes share the engines, which cannot know for which node they work.
 var processRecorder atomic.Pointer[Recorder]
 
 // On reports whether spans are recorded at all. Callers that would have to make a name or a list for a span ask first.

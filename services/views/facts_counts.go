@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxCountedViews is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
-	// 200 ranges of at most countedItems + 1 items.
+	// 200 ranges of at most maxCountedItems + 1 items.
 	maxCountedViews = 200
 	// maxCountedItems is how many new items of one view count.
 	maxCountedItems = services.DisplayCap + 1
@@ -115,7 +115,7 @@ func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) e
 	return err
 }
 
-// readCounts counts the new items in the views of users, in each view up to countedItems. A user who never touched a view is
+// readCounts counts the new items in the views of users, in each view up to maxCountedItems. A user who never touched a view is
 // absent. The version rises with every touch of the user and with every change of a view that counts.
 func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]services.ViewsState, error) {
 	states := make(map[services.UserID]services.ViewsState, len(users))
@@ -132,10 +132,10 @@ func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[s
 	return states, err
 }
 
-// newItemCount are the new items of one view of a user.
+// newItemCount says how many items of a view are new to a user.
 type newItemCount struct {
 	View
-	items  int       // up to countedItems
+	items  int       // up to maxCountedItems
 	more   bool      // there are more
 	newest time.Time // the time of the newest item
 }

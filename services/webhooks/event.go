@@ -73,7 +73,7 @@ func body(kind string, at time.Time, data any) []byte {
 	return text
 }
 
-// changeBody is the body about a change, for an endpoint that has all changes of the user up to base; nothing up to heard alerts. A
+// changeBody makes the body about a change, for an endpoint that has all changes of the user up to base; nothing up to heard alerts. A
 // part that is 0 is left out, unless it changed after base: the endpoint must learn that it became 0.
 func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 	state := change.State

@@ -29,15 +29,15 @@ type world struct {
 	mu         sync.Mutex
 	likes      map[services.UserID]int
 	online     map[services.UserID]bool
-	newestLike map[services.UserID]services.Item // the newest like
+	newestLike map[services.UserID]services.Item
 	// comments are a second part, with items of its own.
 	comments      map[services.UserID]int
-	newestComment map[services.UserID]services.Item // the newest comment
-	newest        services.PostID                   // the position of everybody's newest notification
+	newestComment map[services.UserID]services.Item
+	newest        services.PostID // the position of everybody's newest notification
 
 	stream    *stream.Service
 	receiver  *receiver
-	nodesMade int // the number of nodes made
+	nodesMade int
 }
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
@@ -48,7 +48,7 @@ type receiver struct {
 	got      []delivery                              // since the last take
 	secrets  []string                                // each request must be signed by all of them
 	answer   func(w http.ResponseWriter, d delivery) // nil: 204
-	underway map[string]int                          // requests under way, by user
+	underway map[string]int                          // requests, by user
 	overlap  bool                                    // two requests for a user were under way at once
 }
 

@@ -12,7 +12,7 @@ const blank = " \t\n\u00a0\u2003\u3000"
 
 // textInput is an input with a text field that must not be empty.
 type textInput struct {
-	mutation string         // the name of the mutation, and of the event of ingest
+	mutation string         // its name, and the name of the event of ingest
 	as       string         // the user who sends the input; "" is the host application without a user
 	field    string         // the text field
 	fields   map[string]any // the other fields of the input

@@ -18,7 +18,7 @@ type demoPage struct {
 	t      *testing.T
 	tab    context.Context
 	url    string
-	themes []bool // the themes that clean checks: true is dark
+	themes []bool // the themes that wantClean checks: true is dark
 }
 
 // openDemo opens the page of a server. It waits until the page is loaded, and not for the first badges.

@@ -170,7 +170,7 @@ func (s *secrets) schedule(as, title string, hours int) string {
 }
 
 // sendBy sends an ID by a way as a user; the host application sends an event for the user. raw is the text of the response. answer
-// is the response after settled has replaced the values that may differ.
+// is the response after normalize has replaced the values that may differ.
 func (s *secrets) sendBy(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)

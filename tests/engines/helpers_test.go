@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The types and functions from here to coded are short names for helpers of sqltest and peopletest.
+// The types and functions from here to wantCode are short names for helpers of sqltest and peopletest.
 
 type clock struct{ *sqltest.Clock }
 

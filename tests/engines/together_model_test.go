@@ -18,7 +18,7 @@ type cells map[int]int
 // cellOp is one step of a function. Its effect depends on the number that the former steps have read.
 type cellOp struct {
 	name        string
-	key, addend int // more is added to the number that was read, or to the row
+	key, addend int // the addend is for the number that was read, or for the row
 }
 
 func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.addend) }

@@ -10,7 +10,7 @@ import (
 type ledger struct {
 	mu       sync.Mutex
 	posts    map[string]*ledgerPost   // by ID
-	byAuthor map[string][]*ledgerPost // author -> their posts, the oldest first
+	byAuthor map[string][]*ledgerPost // the oldest first
 	since    map[edge]string          // the author's newest post at the follow, "" if the author had none
 	seen     map[string]string        // reader -> the newest post that they have seen
 }

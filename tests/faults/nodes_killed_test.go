@@ -122,7 +122,7 @@ func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// holds checks the numbers of the second node after a fault, which was at since. Once the time admitted has passed, no number may be
+// holds checks the numbers of the second node after a fault, which was at since. Once admittedWithin has passed, no number may be
 // wrong and exact. At the latest after the time within, all numbers must be right and exact. Transactions that were in flight may
 // still commit, so a number is right if it lies between the facts before and after the read.
 func (c *chatters) holds(since time.Time, within time.Duration) {

@@ -28,7 +28,7 @@ type boards struct {
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int    // the number of steps of follow so far
-	startVersion   uint64 // the version of the changelog at the start
+	startVersion   uint64 // of the changelog
 }
 
 // boardModel is a show of the model.

@@ -20,7 +20,7 @@ func startBoard(t *testing.T, redis, sessions string) (n *world.Node, reader ser
 	return startBoardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
-// startBoardOn is boardOf on a node with any options.
+// startBoardOn is startBoard on a node with any options.
 func startBoardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)

@@ -125,7 +125,7 @@ type room struct {
 	id      string
 	number  services.ConversationID // the ID, parsed
 	people  map[string]*roomPerson
-	members []string          // the members, in the order in which they are chosen to read
+	members []string          // in the order in which they are chosen to read
 	head    int               // the sequence of the newest message
 	batch   []map[string]any  // events that are not sent yet
 	sent    int               // events that were sent

@@ -39,7 +39,7 @@ func (s stream) doUntil(as, operation string, total int) {
 }
 
 // wantChange checks the change of ann that a reader at the position after finds. source names the source and the part of the change's
-// cause; it is "" for a silent change. says returns the position after this change.
+// cause; it is "" for a silent change. wantChange returns the position after this change.
 func (s stream) wantChange(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := changesPage(s.Node, 100, after)

@@ -79,7 +79,7 @@ func (v categoriesView) counts() string {
 // hostWalk sends requests to a node as the host application, as an operator and as users.
 type hostWalk struct{ *world.Node }
 
-// sees reads a user's view and checks its counts, see told.counts.
+// sees reads a user's view and checks its counts, see categoriesView.counts.
 func (n hostWalk) sees(user, want string) (v categoriesView) {
 	n.TB.Helper()
 	n.Must(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}

@@ -94,7 +94,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				eraseLeaver(n)
 				n.Settle()
 				found := remains(n, server)
-				// left looks for the ID of the first user alone, so the tables have to be empty. A deleted post keeps its row, without an author.
+				// remains looks for the ID of the first user alone, so the tables have to be empty. A deleted post keeps its row, without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
 					rows, err := n.Store.Lines(t.Context(), "SELECT * FROM "+table)
 					if err != nil || len(rows) > 0 {

@@ -25,8 +25,8 @@ type lives struct {
 	n                             *world.Node
 	rng                           *rand.Rand
 	people                        []string
-	posts, shows, talks, messages []string // the IDs of what the acts made; texts are messages
-	textsMade                     int      // texts that were made
+	posts, shows, talks, messages []string // the IDs of what the acts made
+	textsMade                     int      // also the number in the newest text
 }
 
 // newLives makes people. One of them, the leaver, has an ID that is easy to find in every table.

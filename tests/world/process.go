@@ -18,7 +18,7 @@ func (p *Process) WaitForJobs(within time.Duration) {
 	p.WaitForJobsBut(within, 0)
 }
 
-// WaitForJobsBut is Idle, but lets up to planned jobs wait, because they are planned for later.
+// WaitForJobsBut is WaitForJobs, but lets up to planned jobs wait, because they are planned for later.
 func (p *Process) WaitForJobsBut(within time.Duration, planned int) {
 	p.tb.Helper()
 	Converge(p.tb, within, func() error {

@@ -163,8 +163,8 @@ func closeTab(tab context.Context, cancel context.CancelFunc) error {
 	return nil
 }
 
-// options returns the options of a browser for tests: it makes no requests of its own, which Foreign would find, and its window
-// is large enough for desktop pages. It draws in one process and optimizes no script: a test opens a page for a few seconds, in
+// options returns the options of a browser for tests: it makes no requests of its own, which ForeignAddresses would find, and its
+// window is large enough for desktop pages. It draws in one process and optimizes no script: a test opens a page for a few seconds, in
 // which both cost more than they gain. Tests of pages take a quarter to a half less processor time with these two.
 func options(path string) []chromedp.ExecAllocatorOption {
 	return append(chromedp.DefaultExecAllocatorOptions[:],

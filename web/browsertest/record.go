@@ -189,7 +189,7 @@ func (r *record) add(event any) {
 // addRequest notes a request. The browser gives a redirect the same ID as the request that it follows. So the earlier request
 // moves to a made-up ID, and the redirect takes its place.
 func (r *record) addRequest(e *network.EventRequestWillBeSent) {
-	// Both addresses count for Foreign: a redirect may lead outside.
+	// Both addresses count for ForeignAddresses: a redirect may lead outside.
 	if e.RedirectResponse != nil && r.requests[e.RequestID] != nil {
 		r.requests[e.RequestID].Status = int(e.RedirectResponse.Status)
 		kept := network.RequestID(fmt.Sprintf("%s redirected %d", e.RequestID, len(r.order)))

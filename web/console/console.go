@@ -130,7 +130,7 @@ type page struct {
 	Title    string
 	Here     string // the page's path in the navigation; "" if it is not there
 	Actor    string // the subject of the operator who is signed in
-	SignedIn bool   // an operator is signed in
+	SignedIn bool
 	Version  string
 	Notice   string   // the outcome of an act
 	Error    string   // what went wrong; "": nothing did
