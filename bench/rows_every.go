@@ -130,7 +130,7 @@ func converse(ctx context.Context, p site, readers []string) error {
 	return p.forget(ctx)
 }
 
-// litCount is one count of the badges.
+// litCount is one count of the badges. It is lit if it is exact and above 0.
 type litCount struct {
 	Value     int
 	Precision string

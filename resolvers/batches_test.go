@@ -274,7 +274,7 @@ func compareNodes(t *testing.T, value any) (compared int) {
 	return compared
 }
 
-// markedReason is the reason for lists in the payloads of marks.
+// markedReason says, in uncounted, why no query here selects the lists in the payloads of marks.
 const markedReason = "of a mutation, read as the list of the viewer is"
 
 // uncounted are the lists that these queries do not select, with the reason or the test that reads them.

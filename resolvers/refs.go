@@ -22,7 +22,7 @@ import (
 const maxRefs = 500
 
 // namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
-// each type. They are positions and not names, because every request reads its input by them.
+// each type. They are indexes and not names, because every request reads its input by them.
 type namedFields struct {
 	ids            []int
 	ref, url, data int // -1: the input has no such field

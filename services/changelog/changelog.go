@@ -42,7 +42,7 @@ type Kind struct {
 	// Followed runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
 	// when memory is at the end of the log. It is for state that changes with time, and for notifications. nil: nothing runs.
 	Followed func(err error)
-	// Shared says that changes of this kind concern all users: OnShared is called.
+	// Shared says that changes of this kind concern all users: the functions that OnShared registered are called.
 	Shared bool
 }
 

@@ -21,8 +21,8 @@ type memoryFacts interface {
 	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
 	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
 	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
-	// ShowHistory lists the former positions of shows that moved since a time. A show that was over when it was put on boards
-	// has a row without a position from version 0 on.
+	// ShowHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
+	// boards, its row says that it had no position before: from version 0 until that one.
 	ShowHistory(ctx context.Context, since time.Time) ([]Former, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)

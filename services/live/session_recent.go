@@ -12,8 +12,8 @@ import (
 
 const (
 	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
-	// request, or by its job some seconds later. Two kinds of follows may still change a board: one that takes longer, because Redis
-	// did not answer, and one that the application reports with a time before Followed, whenever it reports it.
+	// request, or by its job some seconds later. Two kinds of follows can still enter the board of an older session: one that takes
+	// longer, because Redis did not answer, and one that the application reports with a past time, if that is before Session.Followed.
 	recently = 5 * time.Minute
 	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecent = 32

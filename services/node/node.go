@@ -70,7 +70,7 @@ type Server struct {
 	HTTP      *http.Server     // for everybody
 	Front     *transport.Front // in front of HTTP
 
-	Operations  *http.Server // for operators; not started without a listener
+	Operations  *http.Server // the pages and probes for operators, not operations of GraphQL; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
 	// These are made even if they are switched off. Each then reports by itself that it is off.

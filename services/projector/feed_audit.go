@@ -42,8 +42,8 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
-	// The document has aged to a later day and leaves out posts that still count: a comparison of the counts would find
-	// nothing more.
+	// The document has aged as on a later day than this node's, so it leaves out posts that still count. The comparison of the
+	// counts below would not find that: it counts from the document's own mark.
 	if shown.Document.FeedAged > p.cfg.Expiry.AgedUpTo(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}

@@ -12,7 +12,7 @@ import (
 // deriveGap is the least time between two states that Derive sends. The first state is sent at once.
 const deriveGap = 100 * time.Millisecond
 
-// ErrBehind says that the badges are older than the other inputs of look and will catch up soon.
+// ErrBehind is what the function look of Derive returns when the badges are older than its other input and will catch up soon.
 var ErrBehind = errors.New("the badges are behind")
 
 // Derive sends states that depend on more than a user's badges: one state for the first badges, which the hub brings, and then

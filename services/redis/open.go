@@ -86,7 +86,8 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	if err == nil {
 		return c, nil
 	}
-	// The URL may contain a password: messages name the addresses.
+	// The URL may contain a password, so messages name the addresses instead. Without a target the URL is private or embedded, or
+	// parseURL refused it: then openError does not use name.
 	name := options.URL
 	if at != nil {
 		name = at.name()

@@ -25,7 +25,7 @@ type step struct {
 	name, text string
 	args       []any
 	answer     *answer // nil: not known yet
-	believed   bool    // the answer comes from the last pass
+	believed   bool    // the answer is that of the last pass, and all before it is as it was then; false: only prefetched, or not known
 	certain    bool    // the answer is an error and is final: all before the statement was settled, so it is not sent again
 }
 

@@ -36,8 +36,8 @@ var places = []string{
 // dave and sees public items. Every hidden text contains a word that the test searches for.
 type secrets struct {
 	*world.Node
-	lines     *lines
-	sockets   bool // all operations are sent over sockets
+	lines     *lines // sockets, for operations over sockets
+	sockets   bool   // all operations are sent over sockets
 	shape     schemaShape
 	published []string       // items that hank and blair saw before and may not see now
 	unshown   []string       // items that hank and blair may not see and never saw

@@ -84,7 +84,8 @@ func (f *longFeed) publishMany(number int) error {
 	return f.push(ids...)
 }
 
-// commitLate publishes a post whose ID was assigned long ago. It arrives by a push, or by a merge as after Retry.
+// commitLate publishes a post whose ID was assigned long ago. It arrives by a push, or by the merge
+// with which a job repeats a push that Redis has refused.
 func (f *longFeed) commitLate() error {
 	if len(f.held) == 0 {
 		return nil
