@@ -112,8 +112,9 @@ const (
 	eventSkew   = time.Minute // how far the host application's clock may be ahead
 )
 
-// happenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be newer than
-// now. The IDs that an event with a past time makes are of that time, so that earlier events sort before later ones.
+// happenedAt sets when an event happened: at its time, or now if its time is in the future, within the skew of the clocks. Nothing may be
+// newer than now. The IDs that the event makes are of that time, so that earlier events sort before later ones. Without a time the
+// commit takes the present.
 func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
@@ -127,9 +128,13 @@ func (c *call) happenedAt(at *time.Time) error {
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
 	}
 	c.at = new(at.Truncate(time.Millisecond)) // cut to the stored precision, so that requests that differ only below it are one input
-	if at.Before(now) {
-		c.moment = c.r.Projector.Moment(*at)
+	// An event of this very millisecond has a moment too. The commit may come a little later: if it gave the event an ID of its own
+	// time, the ID could be greater than that of the next event, which happened after this one and is of the past when it arrives.
+	moment := *at
+	if moment.After(now) {
+		moment = now
 	}
+	c.moment = c.r.Projector.Moment(moment)
 	return nil
 }
 
