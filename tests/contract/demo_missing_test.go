@@ -170,6 +170,10 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 		t.Error("the page offers to empty a Redis that is not a demo's")
 	}
 	p.click(".left .empty button")
+	// The page shows the first post by itself, and so it is seen. A post after it waits to be shown.
+	p.wait("the first post is in the feed", `document.querySelectorAll('.left .post').length === 1`)
+	p.shows("home", "")
+	p.pull("post")
 	p.shows("home", "1")
 	for lever, tab := range map[string]string{"live": "live", "say": "chat", "likes": "bell", "announce": "you"} {
 		p.pull(lever)
