@@ -28,7 +28,7 @@ DETECTOR = $(if $(filter-out 0,$(RACE)),-race -gcflags='modernc.org/...=$(UNWATC
 # switch of processes is dear.
 LONGEST = ./tests/contract ./tests/model ./tests/nodes ./resolvers ./tests/faults ./services/live ./services/badge ./services/command ./services/notifications ./services/social ./services/fanout ./services/chat ./services/rdb ./web ./tests/engines ./services/audit ./services/views ./tests/examples
 
-test: install check verify clients ## install what is missing, vet, build, run every test, verify; with RACE=1 under the race detector
+test: install check ## install what is missing, vet, build, run every test; with RACE=1 under the race detector
 
 # Without -shuffle, and with -vet=off after go vet, Go's cache skips the packages that have not changed since they passed.
 check:
